@@ -1,4 +1,4 @@
-"""Places for tables, of either kind; what a test puts there is its own."""
+"""Places for tables, of either kind; each test has its own."""
 
 from collections.abc import Iterator
 from pathlib import Path

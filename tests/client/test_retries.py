@@ -1,4 +1,4 @@
-"""What a client asks again, and what it never does: against a server that follows a script."""
+"""Which requests a client retries, and which it never does: against a scripted server."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ DONE = MutationResult(1, 0, "01A")
 
 
 def connect(url: str, *, waits: list[float], timeout_s: float = 30.0) -> RemoteGraph:
-    """A client that notes how long it would wait, and waits not at all."""
+    """A client that records the waits of its retries instead of waiting."""
     pool = ConnectionPool(parse_address(url), headers=token_header("secret"))
     policy = replace(parse_policy(timeout_s), jitter=0)
     return RemoteGraph(GraphEndpoint(RequestSender(pool, policy, RecordingClock(waits)), "default"))
@@ -73,7 +73,7 @@ class RecordingClock(SystemClock):
 
 
 class Closing(list[float]):
-    """Waits that end with a server that is not there any more."""
+    """Waits during which the server stops."""
 
     def __init__(self, server: ScriptedServer) -> None:
         super().__init__()
@@ -112,7 +112,7 @@ ROWS = arrow_stream(3)
     ],
     ids=["no answer", "half an answer", "a proxy's answer"],
 )
-def test_a_read_is_asked_again_when_its_connection_fails(failure: Turn) -> None:
+def test_a_read_is_retried_when_its_connection_fails(failure: Turn) -> None:
     waits: list[float] = []
     with scripted_server(failure, failure, responds(HEAD)) as server:
         assert connect(server.url, waits=waits).head() == "01A"
@@ -121,7 +121,7 @@ def test_a_read_is_asked_again_when_its_connection_fails(failure: Turn) -> None:
     assert waits == [0.1, 0.4]
 
 
-def test_a_read_is_not_asked_for_ever() -> None:
+def test_the_retries_of_a_read_are_bounded() -> None:
     with (
         scripted_server(*[HangsUp()] * 9) as server,
         pytest.raises(UnavailableError, match="find the head") as caught,
@@ -132,7 +132,7 @@ def test_a_read_is_not_asked_for_ever() -> None:
     assert caught.value.outcome == "unchanged"
 
 
-def test_rows_that_are_cut_in_the_middle_are_asked_for_again() -> None:
+def test_a_truncated_result_is_retried() -> None:
     arrow = {"content-type": "application/vnd.apache.arrow.stream"}
     head = f"HTTP/1.1 200 OK\r\ncontent-length: {len(ROWS)}\r\n\r\n".encode()
     with scripted_server(HangsUp(head + ROWS[:-20]), Responds(200, ROWS, arrow)) as server:
@@ -142,8 +142,8 @@ def test_rows_that_are_cut_in_the_middle_are_asked_for_again() -> None:
     assert len(server.received) == 2
 
 
-def test_rows_that_end_without_the_end_of_their_answer_are_not_taken_for_all() -> None:
-    # All batches have come, and yet the answer was cut: a length that is not kept.
+def test_a_result_without_its_end_marker_is_not_accepted() -> None:
+    # All batches have arrived, yet the response was truncated: fewer bytes than its content length.
     head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
     piece = f"{len(ROWS):x}\r\n".encode() + ROWS + b"\r\n"
     with (
@@ -155,7 +155,7 @@ def test_rows_that_end_without_the_end_of_their_answer_are_not_taken_for_all() -
     assert len(server.received) == 4
 
 
-def test_a_write_whose_answer_got_lost_is_asked_again_with_its_key() -> None:
+def test_a_write_whose_response_was_lost_is_retried_with_its_key() -> None:
     with scripted_server(HangsUp(), responds(CHANGED)) as server:
         assert mutate(connect(server.url, waits=[])) == DONE
 
@@ -181,7 +181,7 @@ def test_a_write_keeps_the_key_that_its_caller_gave_it() -> None:
     assert server.keys == ["mine"]
 
 
-def test_a_write_that_nobody_answers_says_how_to_find_out() -> None:
+def test_a_write_without_any_response_says_how_to_check_its_outcome() -> None:
     with scripted_server(*[HangsUp()] * 4) as server, pytest.raises(UncertainError) as caught:
         mutate(connect(server.url, waits=[]))
 
@@ -200,7 +200,7 @@ def test_a_write_that_nobody_answers_says_how_to_find_out() -> None:
     ],
     ids=["busy", "who", "no graph", "no disk", "a proxy"],
 )
-def test_a_write_that_got_lost_stays_uncertain_until_its_key_was_looked_for(later: Turn) -> None:
+def test_a_lost_write_stays_uncertain_until_its_key_is_looked_up(later: Turn) -> None:
     with (
         scripted_server(HangsUp(), later, later, later) as server,
         pytest.raises(UncertainError, match="idempotency_key"),
@@ -208,15 +208,15 @@ def test_a_write_that_got_lost_stays_uncertain_until_its_key_was_looked_for(late
         mutate(connect(server.url, waits=[]))
 
 
-def test_a_write_that_got_lost_and_then_finds_no_server_is_uncertain() -> None:
+def test_a_lost_write_without_a_reachable_server_is_uncertain() -> None:
     with scripted_server(HangsUp()) as server:
-        # Whoever waits for the next attempt finds the port closed.
+        # The next attempt finds the port closed.
         waits = Closing(server)
         with pytest.raises(UncertainError, match="idempotency_key"):
             mutate(connect(server.url, waits=waits))
 
 
-def test_a_write_that_got_lost_and_is_then_refused_was_not_done() -> None:
+def test_a_lost_write_that_is_then_refused_was_not_applied() -> None:
     refused = responds({"error": "no", "code": "key_conflict"}, status=409)
     with scripted_server(HangsUp(), refused) as server, pytest.raises(KeyConflictError):
         mutate(connect(server.url, waits=[]))
@@ -230,26 +230,26 @@ WITHOUT_KEYS: dict[str, Callable[[RemoteGraph], object]] = {
 }
 
 
-@pytest.mark.parametrize("deed", WITHOUT_KEYS)
-def test_what_has_no_key_is_never_asked_twice(deed: str) -> None:
+@pytest.mark.parametrize("call", WITHOUT_KEYS)
+def test_a_request_without_a_key_is_never_retried(call: str) -> None:
     with (
         scripted_server(HangsUp(), responds({})) as server,
         pytest.raises(UncertainError, match="check whether it was applied"),
     ):
-        WITHOUT_KEYS[deed](connect(server.url, waits=[]))
+        WITHOUT_KEYS[call](connect(server.url, waits=[]))
 
     assert len(server.received) == 1
 
 
 @pytest.mark.parametrize("refusal", [MOVED, BUSY], ids=["moved", "busy"])
-def test_a_write_that_wrote_nothing_because_of_others_is_asked_again(refusal: Turn) -> None:
+def test_a_write_with_outcome_moved_is_retried(refusal: Turn) -> None:
     with scripted_server(refusal, responds(CHANGED)) as server:
         assert mutate(connect(server.url, waits=[])) == DONE
 
     assert len(server.received) == 2
 
 
-def test_a_server_that_asks_for_patience_gets_a_bounded_amount() -> None:
+def test_the_retry_delay_of_a_server_is_honoured_up_to_a_bound() -> None:
     waits: list[float] = []
     with scripted_server(BUSY, responds(CHANGED)) as server:
         mutate(connect(server.url, waits=waits))
@@ -257,7 +257,7 @@ def test_a_server_that_asks_for_patience_gets_a_bounded_amount() -> None:
     assert waits == [10.0]
 
 
-def test_nobody_waits_for_longer_than_the_caller_wants() -> None:
+def test_retries_stop_at_the_timeout_of_the_caller() -> None:
     waits: list[float] = []
     with scripted_server(BUSY, responds(CHANGED)) as server, pytest.raises(BusyError):
         mutate(connect(server.url, waits=waits, timeout_s=5.0))
@@ -270,9 +270,7 @@ def test_nobody_waits_for_longer_than_the_caller_wants() -> None:
     [(MOVED, ExpectedVersionMismatchError), (BUSY, BusyError)],
     ids=["moved", "busy"],
 )
-def test_a_write_that_hangs_on_a_commit_is_not_asked_again(
-    refusal: Turn, kind: type[GraphError]
-) -> None:
+def test_a_conditional_write_is_not_retried(refusal: Turn, kind: type[GraphError]) -> None:
     with scripted_server(refusal, responds(CHANGED)) as server, pytest.raises(kind):
         connect(server.url, waits=[]).mutate(ADD_THING, {"name": "x"}, if_commit="01A")
 
@@ -302,7 +300,7 @@ FINAL = {
 
 
 @pytest.mark.parametrize("case", FINAL)
-def test_other_refusals_are_final(case: str) -> None:
+def test_other_refusals_are_not_retried(case: str) -> None:
     status, body, kind = FINAL[case]
     with (
         scripted_server(responds(body, status=status), responds(CHANGED)) as server,
@@ -313,7 +311,7 @@ def test_other_refusals_are_final(case: str) -> None:
     assert len(server.received) == 1
 
 
-def test_a_server_that_is_not_there_is_named() -> None:
+def test_an_unreachable_server_is_named() -> None:
     waits: list[float] = []
     with closed_port() as url, pytest.raises(UnavailableError, match="nothing was sent") as caught:
         mutate(connect(url, waits=waits))
@@ -322,7 +320,7 @@ def test_a_server_that_is_not_there_is_named() -> None:
     assert waits == [0.1, 0.4, 1.6]
 
 
-def test_a_read_that_takes_too_long_is_given_up() -> None:
+def test_a_read_that_takes_too_long_is_abandoned() -> None:
     with scripted_server(Hangs(2.0)) as server:
         began = time.monotonic()
         with pytest.raises(UnavailableError, match="no response within"):
@@ -349,7 +347,7 @@ def test_an_export_that_is_cut_says_so_and_is_not_started_again() -> None:
     assert len(server.received) == 1
 
 
-def test_an_answer_that_is_no_json_is_refused() -> None:
+def test_a_response_that_is_not_json_is_refused() -> None:
     with (
         scripted_server(Responds(200, b"<html>")) as server,
         pytest.raises(UnavailableError, match="OmniGraph server"),
@@ -367,7 +365,7 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize("case", FOREIGN)
-def test_a_write_whose_answer_cannot_be_read_may_have_been_done(case: str) -> None:
+def test_a_write_with_an_unreadable_response_is_uncertain(case: str) -> None:
     with scripted_server(FOREIGN[case], responds(CHANGED)) as server:
         graph = connect(server.url, waits=[])
         with pytest.raises(UncertainError, match="idempotency_key"):
@@ -396,7 +394,7 @@ def test_a_write_whose_answer_cannot_be_read_may_have_been_done(case: str) -> No
         lambda graph: list_graphs(graph.uri.partition("/graphs")[0]),
     ],
 )
-def test_a_read_whose_answer_tells_nothing_is_refused(
+def test_a_read_with_an_incomplete_response_is_refused(
     call: Callable[[RemoteGraph], object],
 ) -> None:
     with scripted_server(*[responds({})] * 4) as server:
@@ -405,7 +403,7 @@ def test_a_read_whose_answer_tells_nothing_is_refused(
             call(graph)
 
 
-def test_headers_that_are_no_numbers_are_left_alone() -> None:
+def test_headers_that_are_not_numbers_are_ignored() -> None:
     odd = responds({"error": "later", "code": "too_many_requests"}, status=429, retry_after="\xb2")
     with scripted_server(odd, responds(CHANGED)) as server:
         assert mutate(connect(server.url, waits=[])) == DONE
@@ -413,7 +411,7 @@ def test_headers_that_are_no_numbers_are_left_alone() -> None:
     assert len(server.received) == 2
 
 
-def test_rows_of_somebody_who_does_not_say_what_they_are_are_refused() -> None:
+def test_rows_without_a_content_type_are_refused() -> None:
     table = pa.table({"n": [1]})
     with (
         scripted_server(Responds(200, encode_table(table))) as server,
@@ -446,7 +444,7 @@ def test_calls_share_a_connection() -> None:
     assert server.connections == 1
 
 
-def test_a_load_whose_job_the_server_has_forgotten_is_asked_for_again() -> None:
+def test_a_load_whose_job_the_server_lost_is_retried() -> None:
     job = {"job_id": "j", "status": "running", "stage": "read", "done": 1, "total": None}
     forgotten = responds({"error": "job 'j' not found", "code": "not_found"}, status=404)
     loaded = {
@@ -457,20 +455,20 @@ def test_a_load_whose_job_the_server_has_forgotten_is_asked_for_again() -> None:
         "branch_created": False,
         "engine": "inline",
     }
-    told: list[tuple[str, int, int | None]] = []
-    # Asked how far it is, told to stop, and asked for again without a job.
+    reports: list[tuple[str, int, int | None]] = []
+    # The job is polled and cancelled, and   load is sent again without a job.
     turns = (responds(job, status=202), forgotten, forgotten, responds(loaded))
     with scripted_server(*turns) as server:
         done = connect(server.url, waits=[]).load(
-            lines("{}"), mode="merge", progress=lambda *report: told.append(report)
+            lines("{}"), mode="merge", progress=lambda *report: reports.append(report)
         )
 
     assert done.nodes_loaded == {"P": 1}
-    assert told == [("read", 1, None)]
+    assert reports == [("read", 1, None)]
     assert server.keys[0] == server.keys[-1]
 
 
-def test_a_load_is_stopped_by_what_its_watcher_raises() -> None:
+def test_a_load_is_cancelled_by_an_exception_of_its_progress_callback() -> None:
     job = {"job_id": "j", "status": "running", "stage": "read", "done": 1, "total": None}
 
     def watch(stage: str, done: int, total: int | None) -> None:

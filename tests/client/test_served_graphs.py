@@ -60,7 +60,7 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RemoteGraph]:
 
 @pytest.fixture(scope="module")
 def guarded_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server that asks for tokens: Ann may do everything, Rob may read."""
+    """A server that requires tokens: Ann may do everything, Rob may read."""
     with policed_server(tmp_path_factory.mktemp("guarded")) as server:
         yield server.url
 
@@ -98,7 +98,7 @@ def test_a_long_result_leaves_its_connection_for_the_next_call(wide: RemoteGraph
     assert connections_of(wide) == before
 
 
-def test_an_export_is_read_as_it_comes(wide: RemoteGraph) -> None:
+def test_an_export_is_read_as_a_stream(wide: RemoteGraph) -> None:
     exported = wide.export()
     before = _resident_bytes()
 
@@ -131,7 +131,7 @@ def test_threads_share_a_client(both: Both) -> None:
     assert connections_of(graph) <= 8
 
 
-def test_a_process_that_is_forked_asks_over_connections_of_its_own(both: Both) -> None:
+def test_a_forked_process_uses_its_own_connections(both: Both) -> None:
     graph = omnigraph.connect(both.server.url)
     expected = graph.query(NAMES).rows
     script = f"""
@@ -150,7 +150,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) or set(found) != {{{
     assert done.returncode == 0, done.stderr.decode()
 
 
-def test_a_client_that_reads_brings_no_storage(both: Both) -> None:
+def test_a_client_that_only_reads_imports_no_storage(both: Both) -> None:
     script = f"""
 import sys, omnigraph
 with omnigraph.connect({both.server.url!r}) as graph:
@@ -173,7 +173,7 @@ def test_more_rows_than_a_server_takes_are_refused_before_they_are_sent(both: Bo
     assert caught.value.limit == 32 * 1024 * 1024
 
 
-def test_a_number_that_json_has_no_word_for_cannot_be_sent(both: Both) -> None:
+def test_a_number_without_a_json_form_cannot_be_sent(both: Both) -> None:
     rows = pa.table({"name": ["x"], "full": [float("nan")]})
 
     with pytest.raises(InvalidValueError, match="cannot be written as JSON"):
@@ -193,7 +193,7 @@ def test_a_stored_query_is_invoked_by_its_name(both: Both) -> None:
     assert [each["name"] for each in both.remote.stored_queries()] == ["add", "find"]
 
 
-def test_a_stored_query_of_the_other_kind_is_refused_if_that_is_asked_for(both: Both) -> None:
+def test_a_stored_query_of_another_kind_than_expected_is_refused(both: Both) -> None:
     with pytest.raises(RequestError, match="is a read"):
         both.remote.invoke("find", {"name": "a"}, expect_mutation=True)
     with pytest.raises(NotFoundError):
@@ -218,7 +218,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_nobody_speaks_for_others_to_a_server(both: Both, case: str) -> None:
+def test_a_remote_call_cannot_name_another_actor(both: Both, case: str) -> None:
     with pytest.raises(ForbiddenError, match="token"):
         REFUSED[case](both.remote)
 
@@ -238,7 +238,7 @@ def test_a_session_is_not_sent(both: Both, call: object) -> None:
         call(both.remote)
 
 
-def test_upkeep_says_where_it_is_done(both: Both) -> None:
+def test_a_remote_maintenance_call_says_where_to_run_it(both: Both) -> None:
     with pytest.raises(AttributeError, match="open the graph by its uri"):
         both.remote.optimize()  # type: ignore[attr-defined]  # that is the point
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
@@ -258,14 +258,14 @@ def test_a_server_without_tokens_lists_its_graphs(both: Both) -> None:
     assert found.graph_id == "default"
 
 
-def test_a_server_lists_its_graphs_to_those_who_may_see_them(guarded_url: str) -> None:
+def test_a_server_lists_its_graphs_to_authorized_callers(guarded_url: str) -> None:
     (found,) = list_graphs(guarded_url, token=ALLOWED_TOKEN)
 
     assert isinstance(found, ServedGraph)
     assert found.graph_id == "default"
 
 
-def test_what_a_policy_denies_says_to_whom_and_what(guarded_url: str) -> None:
+def test_a_policy_denial_names_the_actor_and_the_action(guarded_url: str) -> None:
     graph = omnigraph.connect(guarded_url, token=READER_TOKEN)
 
     with pytest.raises(PolicyDeniedError) as caught:
@@ -281,7 +281,7 @@ def test_what_a_policy_denies_says_to_whom_and_what(guarded_url: str) -> None:
     assert graph.actor == "rob"
 
 
-def test_a_client_knows_whose_token_it_shows(guarded_url: str) -> None:
+def test_a_client_knows_the_actor_of_its_token(guarded_url: str) -> None:
     with omnigraph.connect(guarded_url, token=ALLOWED_TOKEN) as graph:
         assert graph.actor == "ann"
         done = graph.mutate('query q() { insert Person { name: "new" } }')
@@ -300,20 +300,20 @@ def test_a_wrong_token_is_refused(guarded_url: str, token: str | None) -> None:
         assert graph.actor
 
 
-def test_a_token_is_shown_to_nobody_but_the_server(
+def test_a_token_is_sent_only_to_its_server(
     guarded_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     graph = omnigraph.connect(guarded_url, token=ALLOWED_TOKEN)
 
-    told = [repr(graph), str(graph), repr(graph._routes), repr(graph._routes.sender)]  # noqa: SLF001
+    shown = [repr(graph), str(graph), repr(graph._routes), repr(graph._routes.sender)]  # noqa: SLF001
     for call in (graph.head, lambda: graph.head("nope"), lambda: graph.query("nonsense")):
         try:
             call()
         except GraphError as error:
-            told += [str(error), repr(error), repr(vars(error)), repr(error.__context__)]
+            shown += [str(error), repr(error), repr(vars(error)), repr(error.__context__)]
     with pytest.raises(InvalidValueError) as caught:
         omnigraph.connect(guarded_url, token=f"{ALLOWED_TOKEN}\n")
-    told += [str(caught.value), repr(vars(caught.value)), caplog.text]
+    shown += [str(caught.value), repr(vars(caught.value)), caplog.text]
 
-    assert not any(ALLOWED_TOKEN in each for each in told)
+    assert not any(ALLOWED_TOKEN in each for each in shown)

@@ -1,4 +1,4 @@
-"""Tools over HTTP, called by the SDK's own client: who shows which token may do what."""
+"""Tools over HTTP, called by the client of the SDK: what each token permits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.graphs import SOCIAL, build_graph, node
 from tests.support.servers import Server, running_server
 
 QUERIES = """
-query everybody() @description("All people.") @instruction("Ask rarely.") {
+query every_person() @description("All people.") @instruction("Ask rarely.") {
     match { $p: Person }
     return { $p.name }
     order { $p.name }
@@ -90,47 +90,47 @@ def open_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def agent_of(server: Server, actor: str, *, mode: str = "auto") -> AbstractContextManager[Agent]:
-    """An agent that shows the token of an actor."""
+    """An agent with the token of an actor."""
     return http_agent(f"{server.graph_url}/mcp", token=TOKENS[actor], mode=mode)
 
 
-# What there is
+# Tool lists
 
 
 def test_stored_queries_are_typed_tools_beside_two_that_read(ann: Agent) -> None:
     tools = ann.tools()
 
-    assert sorted(tools) == ["add_person", "everybody", "find_person", "query", "retrieve"]
-    assert tools["everybody"].description == "All people.\n\nAsk rarely."
+    assert sorted(tools) == ["add_person", "every_person", "find_person", "query", "retrieve"]
+    assert tools["every_person"].description == "All people.\n\nAsk rarely."
     schema = tools["find_person"].input_schema
     assert schema["properties"]["name"] == {"type": "string"}
     assert schema["required"] == ["name"]
     assert schema["additionalProperties"] is False
 
 
-def test_whoever_may_not_run_stored_queries_sees_none(server: Server) -> None:
+def test_a_caller_without_invoke_permission_sees_no_stored_query(server: Server) -> None:
     with agent_of(server, "rob") as rob:
         assert sorted(rob.tools()) == ["query", "retrieve"]
 
 
 @pytest.mark.parametrize("method", ["tools/list", "tools/call", "resources/read", "initialize"])
-def test_a_caller_who_may_use_no_tool_is_refused_whatever_the_message(
+def test_a_caller_without_any_tool_permission_is_refused_for_every_message(
     server: Server, method: str
 ) -> None:
     message = {"jsonrpc": "2.0", "id": 1, "method": method}
 
-    answer = server.request("POST", "/graphs/default/mcp", token=TOKENS["otto"], json=message)
+    response = server.request("POST", "/graphs/default/mcp", token=TOKENS["otto"], json=message)
 
-    assert answer.status_code == 403
-    assert "policy denied action 'read'" in answer.json()["error"]
+    assert response.status_code == 403
+    assert "policy denied action 'read'" in response.json()["error"]
 
 
-def test_a_denied_tool_and_an_unknown_one_are_told_alike(server: Server) -> None:
+def test_a_denied_tool_and_an_unknown_one_return_the_same_error(server: Server) -> None:
     with agent_of(server, "rob") as rob:
-        denied = rob.refused("everybody")
+        denied = rob.refused("every_person")
         unknown = rob.refused("no_such_tool")
     over_http = server.request(
-        "POST", "/graphs/default/queries/everybody", token=TOKENS["rob"], json={}
+        "POST", "/graphs/default/queries/every_person", token=TOKENS["rob"], json={}
     )
 
     assert denied == unknown
@@ -141,27 +141,27 @@ def test_a_denied_tool_and_an_unknown_one_are_told_alike(server: Server) -> None
 # Reading
 
 
-def test_a_stored_read_answers_rows(ann: Agent) -> None:
-    answer = ann.call("find_person", name="Alice")
+def test_a_stored_read_returns_rows(ann: Agent) -> None:
+    response = ann.call("find_person", name="Alice")
 
-    assert (answer["columns"], answer["row_count"]) == (["p.name", "p.age"], 1)
-    assert answer["rows"] == [{"p.name": "Alice", "p.age": 30}]
+    assert (response["columns"], response["row_count"]) == (["p.name", "p.age"], 1)
+    assert response["rows"] == [{"p.name": "Alice", "p.age": 30}]
 
 
-def test_texts_of_ones_own_need_the_right_to_read(server: Server) -> None:
+def test_ad_hoc_queries_need_the_read_permission(server: Server) -> None:
     with agent_of(server, "rob") as rob, agent_of(server, "ian") as ian:
         assert rob.call("query", query=FIND_ALL)["row_count"] == 2
         assert ian.refused("query", query=FIND_ALL)["code"] == "not_found"
 
 
-def test_a_value_of_another_type_is_told_by_its_parameter(ann: Agent) -> None:
+def test_a_value_of_the_wrong_type_is_reported_with_its_parameter(ann: Agent) -> None:
     refused = ann.refused("find_person", name="Alice", age="old")
 
     assert (refused["code"], refused["outcome"]) == ("bad_request", "unchanged")
     assert str(refused["message"]).startswith("param 'age':")
 
 
-def test_a_stored_query_shows_no_line_of_its_text(server: Server) -> None:
+def test_a_stored_query_does_not_reveal_its_text(server: Server) -> None:
     with agent_of(server, "lea") as lea:
         refused = lea.refused("find_person", name="Alice")
 
@@ -171,45 +171,47 @@ def test_a_stored_query_shows_no_line_of_its_text(server: Server) -> None:
     )
 
 
-def test_a_commit_shows_nothing_to_who_may_not_read_its_branch(server: Server, ann: Agent) -> None:
-    commit = ann.call("everybody")["commit_id"]
+def test_a_commit_is_hidden_from_a_caller_who_may_not_read_its_branch(
+    server: Server, ann: Agent
+) -> None:
+    commit = ann.call("every_person")["commit_id"]
 
     with agent_of(server, "ian") as ian:
-        on_branch = ian.refused("everybody")
-        at_commit = ian.refused("everybody", commit=commit)
+        on_branch = ian.refused("every_person")
+        at_commit = ian.refused("every_person", commit=commit)
 
     assert (on_branch["code"], at_commit["code"]) == ("forbidden", "forbidden")
 
 
 def test_tools_show_the_rows_that_the_policy_shows(server: Server) -> None:
     with agent_of(server, "lea") as lea:
-        assert lea.call("everybody")["rows"] == [{"p.name": "Alice"}]
+        assert lea.call("every_person")["rows"] == [{"p.name": "Alice"}]
         assert lea.call("query", query=FIND_ALL)["rows"] == [{"p.name": "Alice"}]
 
 
 # Writing
 
 
-def test_a_write_makes_the_branch_of_its_actor_and_goes_there(ann: Agent, server: Server) -> None:
+def test_a_write_creates_and_uses_the_branch_of_its_actor(ann: Agent, server: Server) -> None:
     done = ann.call("add_person", name="Cid")
 
     assert done["branch"] == "agent/ann"
     assert ann.call("find_person", name="Cid")["row_count"] == 0
     assert ann.call("find_person", name="Cid", branch="agent/ann")["row_count"] == 1
-    asked = server.request(
+    listed = server.request(
         "GET", "/graphs/default/commits?branch=agent%2Fann", token=TOKENS["ann"], json=None
     )
-    commit = asked.json()["commits"][-1]
+    commit = listed.json()["commits"][-1]
     assert (commit["graph_commit_id"], commit["actor_id"]) == (done["commit_id"], "ann")
 
 
-def test_writes_at_once_share_the_branch_that_the_first_of_them_makes(server: Server) -> None:
+def test_concurrent_writes_share_the_branch_that_the_first_creates(server: Server) -> None:
     names = [f"Guest {number}" for number in range(8)]
     with agent_of(server, "tom") as tom:
         call = tom.client.call_tool
         started = [tom.portal.start_task_soon(call, "add_person", {"name": name}) for name in names]
         branches = {each.result().structured_content["branch"] for each in started}
-        found = tom.call("everybody", branch="agent/tom")["rows"]
+        found = tom.call("every_person", branch="agent/tom")["rows"]
 
     assert branches == {"agent/tom"}
     assert isinstance(found, list)
@@ -232,9 +234,9 @@ def test_a_mutation_takes_no_commit(ann: Agent) -> None:
     assert str(refused["message"]).startswith("param 'commit':")
 
 
-def test_a_change_that_the_policy_denies_is_told_as_it_is(server: Server) -> None:
+def test_a_change_that_the_policy_denies_is_reported_as_denied(server: Server) -> None:
     with agent_of(server, "ivo") as ivo:
-        assert ivo.call("everybody")["row_count"] == 2
+        assert ivo.call("every_person")["row_count"] == 2
         refused = ivo.refused("add_person", name="Eve")
 
     assert refused["code"] == "forbidden"
@@ -242,7 +244,7 @@ def test_a_change_that_the_policy_denies_is_told_as_it_is(server: Server) -> Non
     assert "Calling again will not help" in str(refused["advice"])
 
 
-def test_a_branch_is_not_made_for_who_may_not_make_one(server: Server) -> None:
+def test_a_branch_is_not_created_without_permission(server: Server) -> None:
     with agent_of(server, "dora") as dora:
         refused = dora.refused("add_person", name="Eve")
         listed = json.loads(dora.read("omnigraph://graph/branches"))["branches"]
@@ -262,7 +264,7 @@ def test_a_server_that_allows_it_lets_agents_write_to_main(open_server: Server) 
 # Resources
 
 
-def test_resources_are_what_the_policy_lets_their_reader_see(server: Server, ann: Agent) -> None:
+def test_resources_contain_only_what_the_policy_allows(server: Server, ann: Agent) -> None:
     with agent_of(server, "ian") as ian:
         refused = ian.read_refused("omnigraph://graph/schema")
 
@@ -272,36 +274,36 @@ def test_resources_are_what_the_policy_lets_their_reader_see(server: Server, ann
     assert "policy denied action 'read'" in str(refused)
 
 
-# The door
+# Authentication and requests
 
 
-def test_a_client_of_the_older_protocol_is_served_alike(server: Server) -> None:
+def test_a_client_of_the_older_protocol_gets_the_same_results(server: Server) -> None:
     with agent_of(server, "ann", mode="legacy") as agent:
         assert agent.call("find_person", name="Alice")["row_count"] == 1
         assert agent.refused("find_person", name=1)["code"] == "bad_request"
 
 
-def test_an_agent_without_a_token_is_not_let_in(server: Server) -> None:
+def test_an_agent_without_a_token_is_refused(server: Server) -> None:
     hello = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
 
-    answer = server.request("POST", "/graphs/default/mcp", token=None, json=hello)
+    response = server.request("POST", "/graphs/default/mcp", token=None, json=hello)
 
-    assert (answer.status_code, answer.json()["code"]) == (401, "unauthorized")
+    assert (response.status_code, response.json()["code"]) == (401, "unauthorized")
 
 
 def test_a_graph_that_is_not_served_has_no_tools(server: Server) -> None:
     hello = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
 
-    answer = server.request("POST", "/graphs/other/mcp", token=TOKENS["ann"], json=hello)
+    response = server.request("POST", "/graphs/other/mcp", token=TOKENS["ann"], json=hello)
 
-    assert answer.status_code == 404
+    assert response.status_code == 404
 
 
-def test_there_are_no_sessions_to_open_or_to_end(server: Server) -> None:
+def test_the_endpoint_has_no_sessions_to_open_or_end(server: Server) -> None:
     for method in ("GET", "DELETE"):
-        answer = server.request(method, "/graphs/default/mcp", token=TOKENS["ann"], json=None)
+        response = server.request(method, "/graphs/default/mcp", token=TOKENS["ann"], json=None)
 
-        assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+        assert (response.status_code, response.headers["allow"]) == (405, "POST")
 
 
 @pytest.mark.parametrize(
@@ -314,33 +316,33 @@ def test_there_are_no_sessions_to_open_or_to_end(server: Server) -> None:
         ("http://127.0.0.1", 200),
     ],
 )
-def test_a_page_from_elsewhere_does_not_call_tools_of_an_open_server(
+def test_a_page_of_another_origin_cannot_call_tools_of_an_open_server(
     open_server: Server, origin: str, status: int
 ) -> None:
     hello = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     headers = {"Origin": origin, "Accept": "application/json, text/event-stream"}
 
-    answer = open_server.request(
+    response = open_server.request(
         "POST", "/graphs/default/mcp", token=None, json=hello, headers=headers
     )
 
-    assert answer.status_code == status
+    assert response.status_code == status
 
 
 def test_requests_of_agents_have_ids_and_are_counted(server: Server) -> None:
     hello = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     headers = {"X-Request-Id": "mine", "Accept": "application/json"}
 
-    answer = server.request(
+    response = server.request(
         "POST", "/graphs/default/mcp", token=TOKENS["ann"], json=hello, headers=headers
     )
     counted = server.request("GET", "/metrics", token=TOKENS["ann"], json=None).text
 
-    assert answer.headers["x-request-id"] == "mine"
+    assert response.headers["x-request-id"] == "mine"
     assert "/graphs/{graph_id}/mcp" in counted
 
 
-def test_a_body_that_is_too_long_or_no_message_is_refused(server: Server) -> None:
+def test_a_body_that_is_too_long_or_not_a_message_is_refused(server: Server) -> None:
     long = server.request(
         "POST", "/graphs/default/mcp", token=TOKENS["ann"], json={"x": "y" * (1024 * 1024)}
     )
@@ -355,7 +357,7 @@ def test_a_body_that_is_too_long_or_no_message_is_refused(server: Server) -> Non
     assert (long.status_code, senseless.status_code) == (413, 400)
 
 
-# By way of the command line
+# Through the command line
 
 
 def test_the_tools_of_a_server_are_reached_by_the_command_line_too(server: Server) -> None:
@@ -372,7 +374,7 @@ def test_the_tools_of_a_server_are_reached_by_the_command_line_too(server: Serve
         assert agent.refused("find_person", name=1)["code"] == "bad_request"
 
 
-def test_the_command_line_is_held_to_the_servers_policy(server: Server) -> None:
+def test_the_command_line_is_subject_to_the_servers_policy(server: Server) -> None:
     arguments = ("--server", server.url, "--graph", "default", "--allow-main")
     env = {"OMNIGRAPH_BEARER_TOKEN": TOKENS["ivo"]}
 

@@ -1,4 +1,4 @@
-"""Tools over the standard streams, called by the SDK's own client."""
+"""Tools over the standard streams, called by the client of the SDK."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.commands import command_environment, run_command
 from tests.support.graphs import SOCIAL, build_graph, ndjson, node
 
 QUERIES = """
-query everybody() @description("All people.") @instruction("Ask rarely.") {
+query every_person() @description("All people.") @instruction("Ask rarely.") {
     match { $p: Person }
     return { $p.name }
     order { $p.name }
@@ -65,7 +65,7 @@ def agent(folder: Path) -> Iterator[Agent]:
         yield connected
 
 
-# What a model is told
+# Tool descriptions
 
 
 def test_every_stored_query_is_a_tool_with_its_texts(agent: Agent) -> None:
@@ -73,7 +73,7 @@ def test_every_stored_query_is_a_tool_with_its_texts(agent: Agent) -> None:
 
     assert sorted(tools) == [
         "add_person",
-        "everybody",
+        "every_person",
         "find_person",
         "kinds",
         "on_branch",
@@ -81,7 +81,7 @@ def test_every_stored_query_is_a_tool_with_its_texts(agent: Agent) -> None:
         "query_person",
         "retrieve",
     ]
-    assert tools["everybody"].description == "All people.\n\nAsk rarely."
+    assert tools["every_person"].description == "All people.\n\nAsk rarely."
     assert tools["find_person"].description == "The stored query `find_person`."
 
 
@@ -107,7 +107,7 @@ def test_parameters_are_typed_and_nothing_else_is_taken(agent: Agent) -> None:
     assert schema["additionalProperties"] is False
 
 
-def test_a_read_may_say_where_and_a_write_only_on_which_branch(agent: Agent) -> None:
+def test_a_read_takes_a_branch_or_commit_and_a_write_only_a_branch(agent: Agent) -> None:
     tools = agent.tools()
 
     assert {"branch", "commit"} < tools["find_person"].input_schema["properties"].keys()
@@ -133,18 +133,18 @@ def test_hints_say_which_tools_only_read(agent: Agent) -> None:
     assert changing.idempotent_hint is False
 
 
-def test_an_agent_is_told_where_its_writes_go(agent: Agent) -> None:
+def test_tool_descriptions_state_where_writes_go(agent: Agent) -> None:
     assert "`agent/local`" in str(agent.client.instructions)
 
 
 # Reading
 
 
-def test_a_read_answers_rows_and_the_commit_that_was_read(agent: Agent, folder: Path) -> None:
-    answer = agent.call("find_person", name="Alice")
+def test_a_read_returns_rows_and_the_commit_that_was_read(agent: Agent, folder: Path) -> None:
+    result = agent.call("find_person", name="Alice")
 
     with omnigraph.open(str(folder / "graph")) as graph:
-        assert answer == {
+        assert result == {
             "columns": ["p.name", "p.age"],
             "rows": [{"p.name": "Alice", "p.age": 30}],
             "row_count": 1,
@@ -152,19 +152,19 @@ def test_a_read_answers_rows_and_the_commit_that_was_read(agent: Agent, folder: 
         }
 
 
-def test_a_read_at_a_commit_shows_what_was_then(agent: Agent, folder: Path) -> None:
+def test_a_read_at_a_commit_returns_the_rows_of_that_commit(agent: Agent, folder: Path) -> None:
     with omnigraph.open(str(folder / "graph")) as graph:
         first = graph.commits()[0].id
 
-    assert agent.call("everybody", commit=first)["rows"] == []
+    assert agent.call("every_person", commit=first)["rows"] == []
 
 
 def test_an_agent_runs_reads_of_its_own_where_that_is_allowed(agent: Agent) -> None:
     text = "query q($n: String) { match { $p: Person { name: $n } } return { $p.name } }"
 
-    answer = agent.call("query", query=text, params={"n": "Bob"})
+    result = agent.call("query", query=text, params={"n": "Bob"})
 
-    assert answer["rows"] == [{"p.name": "Bob"}]
+    assert result["rows"] == [{"p.name": "Bob"}]
 
 
 def test_an_agent_retrieves_what_the_graph_holds_about_a_text(tmp_path: Path) -> None:
@@ -180,25 +180,25 @@ def test_an_agent_retrieves_what_the_graph_holds_about_a_text(tmp_path: Path) ->
     assert refused["message"] == "types: expected a list of names"
 
 
-def test_what_only_reads_refuses_to_write(agent: Agent) -> None:
+def test_a_read_tool_refuses_to_write(agent: Agent) -> None:
     refused = agent.refused("query", query='query q() { insert Person { name: "Eve" } }')
 
     assert (refused["code"], refused["outcome"]) == ("bad_request", "unchanged")
 
 
-def test_an_answer_that_is_too_long_is_cut_and_says_so(tmp_path: Path) -> None:
+def test_a_result_that_is_too_long_is_truncated_and_says_so(tmp_path: Path) -> None:
     store, queries = make_graph(tmp_path)
     with omnigraph.open(str(store)) as graph:
         people = [node("Person", name=f"P{number:04}") for number in range(ROWS_MAX)]
         graph.load(ndjson(*people), mode="append")
 
     with stdio_agent("--store", store, "--queries", queries, mode="auto", env={}) as agent:
-        answer = agent.call("everybody")
+        result = agent.call("every_person")
 
-    rows = answer["rows"]
+    rows = result["rows"]
     assert isinstance(rows, list)
-    assert (len(rows), answer["row_count"]) == (ROWS_MAX, ROWS_MAX + 2)
-    assert str(answer["note"]).startswith("Only the first 500 of 502 rows are shown")
+    assert (len(rows), result["row_count"]) == (ROWS_MAX, ROWS_MAX + 2)
+    assert str(result["note"]).startswith("Only the first 500 of 502 rows are shown")
 
 
 def test_long_rows_are_cut_before_they_fill_a_context(tmp_path: Path) -> None:
@@ -208,13 +208,13 @@ def test_long_rows_are_cut_before_they_fill_a_context(tmp_path: Path) -> None:
     text = "query q() { match { $n: Note } return { $n.key, $n.body } order { $n.key } }"
 
     with stdio_agent("--store", tmp_path / "graph", "--ad-hoc", mode="auto", env={}) as agent:
-        answer = agent.call("query", query=text)
+        result = agent.call("query", query=text)
 
-    rows = answer["rows"]
+    rows = result["rows"]
     assert isinstance(rows, list)
     assert [row["n.key"] for row in rows] == ["n0", "n1"]
-    assert answer["row_count"] == 4
-    assert "2 of 4 rows" in str(answer["note"])
+    assert result["row_count"] == 4
+    assert "2 of 4 rows" in str(result["note"])
 
 
 # Writing
@@ -235,7 +235,7 @@ def test_a_write_goes_to_the_agents_own_branch_and_is_read_there(tmp_path: Path)
     assert on_branch["commit_id"] == done["commit_id"]
 
 
-def test_the_branch_is_named_after_the_actor_who_is_in_the_history(tmp_path: Path) -> None:
+def test_the_branch_is_named_after_the_actor_of_its_commits(tmp_path: Path) -> None:
     store, queries = make_graph(tmp_path)
     arguments = ("--store", store, "--queries", queries, "--as", "ann@example.org")
 
@@ -247,7 +247,7 @@ def test_the_branch_is_named_after_the_actor_who_is_in_the_history(tmp_path: Pat
         assert graph.commits(branch)[-1].actor == "ann@example.org"
 
 
-def test_main_is_not_written_to_and_the_agent_hears_what_to_do(agent: Agent, folder: Path) -> None:
+def test_a_write_to_main_is_refused_with_advice(agent: Agent, folder: Path) -> None:
     refused = agent.refused("add_person", name="Eve", branch="main")
 
     assert refused == {
@@ -272,7 +272,7 @@ def test_with_permission_main_is_written_to_if_it_is_named(tmp_path: Path) -> No
     assert (named["branch"], unnamed["branch"]) == ("main", "agent/local")
 
 
-def test_a_branch_that_is_not_there_is_not_made_unless_it_is_the_agents_own(agent: Agent) -> None:
+def test_only_the_agents_own_branch_is_created_on_demand(agent: Agent) -> None:
     refused = agent.refused("add_person", name="Eve", branch="elsewhere")
 
     assert (refused["code"], refused["outcome"]) == ("not_found", "unchanged")
@@ -287,11 +287,11 @@ def test_a_branch_that_is_not_there_is_not_made_unless_it_is_the_agents_own(agen
         ({}, "parameter 'name' not provided"),
         ({"name": 7}, "a string is needed, not a number"),
         ({"name": "Alice", "nmae": "x"}, "the query declares no such parameter"),
-        ({"name": "Alice", "branch": "a..b"}, "is no branch name"),
+        ({"name": "Alice", "branch": "a..b"}, "no branch name: "),
         ({"name": "Alice", "branch": "main", "commit": "x"}, "not at both"),
     ],
 )
-def test_arguments_that_do_not_fit_are_told(
+def test_invalid_arguments_are_reported(
     agent: Agent, arguments: dict[str, object], problem: str
 ) -> None:
     refused = agent.refused("find_person", **arguments)
@@ -301,13 +301,13 @@ def test_arguments_that_do_not_fit_are_told(
     assert refused["advice"] == "Nothing was changed. Change the arguments and call again."
 
 
-def test_a_tool_that_is_not_there_is_told_as_a_server_tells_it(agent: Agent) -> None:
+def test_an_unknown_tool_is_reported_as_by_a_server(agent: Agent) -> None:
     refused = agent.refused("no_such_tool")
 
     assert (refused["code"], refused["message"]) == ("not_found", "stored query not found")
 
 
-def test_without_permission_an_agent_runs_no_texts_of_its_own(tmp_path: Path) -> None:
+def test_without_permission_an_agent_runs_no_ad_hoc_queries(tmp_path: Path) -> None:
     store, queries = make_graph(tmp_path)
 
     with stdio_agent("--store", store, "--queries", queries, mode="auto", env={}) as agent:
@@ -344,7 +344,7 @@ def test_the_commits_of_a_branch_are_found_by_its_encoded_name(agent: Agent) -> 
     assert history["branch"] == "agent/local"
 
 
-def test_what_is_no_resource_is_told(agent: Agent) -> None:
+def test_an_unknown_resource_is_reported(agent: Agent) -> None:
     assert "resource 'omnigraph://graph/rows' not found" in str(
         agent.read_refused("omnigraph://graph/rows")
     )
@@ -354,7 +354,7 @@ def test_what_is_no_resource_is_told(agent: Agent) -> None:
 # The process
 
 
-def test_a_client_of_the_older_protocol_is_served_alike(folder: Path) -> None:
+def test_a_client_of_the_older_protocol_gets_the_same_results(folder: Path) -> None:
     arguments = ("--store", folder / "graph", "--queries", folder / "queries.gq")
 
     with stdio_agent(*arguments, mode="legacy", env={}) as agent:
@@ -362,7 +362,7 @@ def test_a_client_of_the_older_protocol_is_served_alike(folder: Path) -> None:
         assert agent.refused("find_person", name=1)["code"] == "bad_request"
 
 
-def test_it_ends_when_its_input_ends_and_prints_nothing_of_its_own(folder: Path) -> None:
+def test_the_command_ends_with_its_input_and_prints_only_messages(folder: Path) -> None:
     store, queries = folder / "graph", folder / "queries.gq"
 
     ended = run_command("mcp", "--store", store, "--queries", queries)
@@ -371,7 +371,7 @@ def test_it_ends_when_its_input_ends_and_prints_nothing_of_its_own(folder: Path)
     assert f"omnigraph mcp → {store}" in ended.err
 
 
-def test_what_is_no_message_is_answered_and_not_the_end(folder: Path) -> None:
+def test_an_invalid_message_gets_a_response_and_does_not_end_the_session(folder: Path) -> None:
     command = [sys.executable, "-m", "omnigraph", "mcp", "--store", str(folder / "graph")]
     hello = {
         "jsonrpc": "2.0",
@@ -393,8 +393,8 @@ def test_what_is_no_message_is_answered_and_not_the_end(folder: Path) -> None:
         check=True,
     )
 
-    answers = [json.loads(line) for line in finished.stdout.splitlines()]
-    assert [each["result"]["serverInfo"]["name"] for each in answers if "result" in each] == [
+    responses = [json.loads(line) for line in finished.stdout.splitlines()]
+    assert [each["result"]["serverInfo"]["name"] for each in responses if "result" in each] == [
         "omnigraph"
     ]
 

@@ -18,20 +18,17 @@ LEASE_MUTANTS = (
                 "return True or options.clock.now() >",
             ),
         ),
-        (f"{LEASE_TESTS}::test_what_one_process_holds_another_does_not_get_on_the_same_branch",),
+        (f"{LEASE_TESTS}::test_a_lease_excludes_other_processes_on_the_same_branch",),
     ),
     Mutant(
         "show no sign of life",
         (Edit(LEASES, "    held.keep_alive()\n", ""),),
-        (f"{LEASE_TESTS}::test_a_holder_that_lives_is_not_followed",),
+        (f"{LEASE_TESTS}::test_a_lease_that_is_renewed_is_not_taken_over",),
     ),
     Mutant(
         "seize a lease and build no fence",
         (Edit(LEASES, "            options.fence(options.place.branch)\n", ""),),
-        (
-            f"{LEASE_TESTS}::"
-            "test_a_lease_that_was_let_go_needs_no_fence_and_one_that_was_seized_does",
-        ),
+        (f"{LEASE_TESTS}::test_a_seized_lease_is_fenced_and_a_released_one_is_not",),
     ),
     Mutant(
         "give two holders the same epoch",

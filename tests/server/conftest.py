@@ -1,4 +1,4 @@
-"""The server that most modules ask: one process a module, everybody may do everything."""
+"""The server that most modules use: one process per module, in which every request is allowed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Admission over HTTP: who writes too much at once is turned away at once, and readers are not."""
+"""Admission over HTTP: excess writes are refused at once, and reads are not."""
 
 import socket
 from collections.abc import Iterator
@@ -12,25 +12,27 @@ from tests.support.servers import FIND_PERSON, running_server
 INSERT = "query add($n: String) { insert Person { name: $n } }"
 
 
-def test_of_many_writes_at_once_some_are_done_and_the_others_told_to_wait(tmp_path: Path) -> None:
+def test_of_many_concurrent_writes_some_are_applied_and_the_others_get_retry_after(
+    tmp_path: Path,
+) -> None:
     with running_server(
         tmp_path, "--unauthenticated", environment={"OMNIGRAPH_PER_ACTOR_INFLIGHT_MAX": "1"}
     ) as server:
 
         def write(number: int) -> tuple[int, str | None, str]:
             with server.client(token=None) as client:
-                answer = client.post(
+                response = client.post(
                     "/graphs/default/mutate",
                     json={"query": INSERT, "params": {"n": f"new {number}"}},
                 )
-                return answer.status_code, answer.headers.get("Retry-After"), answer.text
+                return response.status_code, response.headers.get("Retry-After"), response.text
 
         with ThreadPoolExecutor(8) as pool:
-            answers = list(pool.map(write, range(16)))
+            responses = list(pool.map(write, range(16)))
 
-        statuses = [status for status, _, _ in answers]
+        statuses = [status for status, _, _ in responses]
         assert set(statuses) == {200, 429}
-        for status, retry_after, text in answers:
+        for status, retry_after, text in responses:
             if status == 429:
                 assert retry_after == "60"
                 assert "actor in-flight count cap 1 exceeded" in text
@@ -42,7 +44,7 @@ def test_of_many_writes_at_once_some_are_done_and_the_others_told_to_wait(tmp_pa
         assert len(rows) == 4 + statuses.count(200)
 
 
-def test_bytes_beyond_the_budget_are_turned_away_and_reads_are_not(tmp_path: Path) -> None:
+def test_bytes_beyond_the_budget_are_refused_and_reads_are_not(tmp_path: Path) -> None:
     with (
         running_server(
             tmp_path, "--unauthenticated", environment={"OMNIGRAPH_PER_ACTOR_BYTES_MAX": "10"}
@@ -60,7 +62,7 @@ def test_bytes_beyond_the_budget_are_turned_away_and_reads_are_not(tmp_path: Pat
         assert read.status_code == 200
 
 
-def test_a_client_that_does_not_read_its_answer_holds_up_nobody(tmp_path: Path) -> None:
+def test_a_client_that_does_not_read_its_response_blocks_no_request(tmp_path: Path) -> None:
     with (
         running_server(tmp_path, "--unauthenticated") as server,
         server.client(token=None) as client,

@@ -1,4 +1,4 @@
-"""Arrow streams as answers, and JSON that says the same."""
+"""Arrow streams as responses, and JSON with the same contents."""
 
 from __future__ import annotations
 
@@ -97,31 +97,31 @@ def client(server: Server) -> Iterator[httpx.Client]:
         yield opened
 
 
-def ask(client: httpx.Client, source: str, accept: str) -> httpx.Response:
-    """Run a query and have its answer in a format."""
+def run_query(client: httpx.Client, source: str, accept: str) -> httpx.Response:
+    """Run a query and get its response in a format."""
     return client.post(f"{G}/query", json={"query": source}, headers={"Accept": accept})
 
 
 def test_an_arrow_stream_is_the_table_that_the_graph_itself_gives(
     server: Server, client: httpx.Client
 ) -> None:
-    answer = ask(client, ALL, ARROW)
+    response = run_query(client, ALL, ARROW)
 
     with omnigraph.open(server.store, read_only=True) as graph:
         expected = graph.query(ALL).to_arrow()
-    with pa.ipc.open_stream(answer.content) as stream:
+    with pa.ipc.open_stream(response.content) as stream:
         found = stream.read_all().replace_schema_metadata(None)
     assert found.equals(expected, check_metadata=True)
-    assert answer.headers["content-type"] == ARROW
-    assert answer.headers["omnigraph-graph-commit"] == head_of(client, "main")
-    assert answer.headers["omnigraph-query-name"] == "all"
+    assert response.headers["content-type"] == ARROW
+    assert response.headers["omnigraph-graph-commit"] == head_of(client, "main")
+    assert response.headers["omnigraph-query-name"] == "all"
 
 
 def test_a_time_is_a_timestamp_in_arrow_and_iso_text_in_an_export(client: httpx.Client) -> None:
-    answer = ask(client, ALL, ARROW)
+    response = run_query(client, ALL, ARROW)
     exported = client.post(f"{G}/export", json={"type_names": ["Gauge"]})
 
-    with pa.ipc.open_stream(answer.content) as stream:
+    with pa.ipc.open_stream(response.content) as stream:
         assert stream.schema.field("g.moment").type == pa.timestamp("ms", tz="UTC")
     second = orjson.loads(exported.content.splitlines()[1])["data"]
     assert (second["day"], second["moment"]) == ("1970-01-02", "1970-01-02T00:00:00.123Z")
@@ -135,25 +135,25 @@ def test_a_time_is_a_timestamp_in_arrow_and_iso_text_in_an_export(client: httpx.
         ({"moment": "2024-05-01T10:00:00.1234Z"}, "digits below the millisecond"),
     ],
 )
-def test_a_load_of_what_cannot_be_stored_is_refused(
+def test_a_load_of_an_unsupported_value_is_refused(
     client: httpx.Client, given: dict[str, object], problem: str
 ) -> None:
     line = orjson.dumps(node("Gauge", slug="new", **given)).decode()
 
-    answer = client.post(f"{G}/load", json={"mode": "append", "data": line})
+    response = client.post(f"{G}/load", json={"mode": "append", "data": line})
 
-    assert answer.status_code == 400
-    assert problem in answer.text
+    assert response.status_code == 400
+    assert problem in response.text
 
 
 def test_many_rows_as_json_are_the_rows_that_the_graph_itself_gives(
     server: Server, client: httpx.Client
 ) -> None:
-    answer = ask(client, ALL, "application/json")
+    response = run_query(client, ALL, "application/json")
 
     with omnigraph.open(server.store, read_only=True) as graph:
         expected = graph.query(ALL).rows
-    assert answer.json()["rows"] == expected
+    assert response.json()["rows"] == expected
 
 
 @pytest.mark.parametrize("rows", [0, 1, 64, 65, 1_000])
@@ -162,8 +162,8 @@ def test_few_rows_say_the_same_in_both_formats(client: httpx.Client, rows: int) 
     if rows == 0:
         source = ALL.replace("$g: Gauge", '$g: Gauge { slug: "none" }')
 
-    as_json = ask(client, source, "*/*").json()
-    with pa.ipc.open_stream(ask(client, source, ARROW).content) as stream:
+    as_json = run_query(client, source, "*/*").json()
+    with pa.ipc.open_stream(run_query(client, source, ARROW).content) as stream:
         as_arrow = stream.read_all()
 
     assert as_json["row_count"] == as_arrow.num_rows == rows
@@ -172,11 +172,11 @@ def test_few_rows_say_the_same_in_both_formats(client: httpx.Client, rows: int) 
     assert slugs == as_arrow["g.slug"].to_pylist()
 
 
-def test_a_long_answer_is_a_stream_in_both_formats(client: httpx.Client) -> None:
+def test_a_long_result_is_streamed_in_both_formats(client: httpx.Client) -> None:
     wide = ALL.replace("$g.slug,", ", ".join(f"$g.slug as s{n}" for n in range(40)) + ", $g.slug,")
 
-    as_json = ask(client, wide, "application/json")
-    as_arrow = ask(client, wide, ARROW)
+    as_json = run_query(client, wide, "application/json")
+    as_arrow = run_query(client, wide, ARROW)
 
     assert as_json.headers["transfer-encoding"] == "chunked"
     assert as_arrow.headers["transfer-encoding"] == "chunked"
@@ -196,63 +196,65 @@ def test_a_long_answer_is_a_stream_in_both_formats(client: httpx.Client) -> None
         ("", False),
     ],
 )
-def test_arrow_is_for_those_who_ask_for_it_by_name(
+def test_arrow_is_returned_only_when_accepted_by_name(
     client: httpx.Client, accept: str, *, is_arrow: bool
 ) -> None:
-    answer = ask(client, ALL.rstrip().removesuffix("}") + "limit 1 }", accept)
+    response = run_query(client, ALL.rstrip().removesuffix("}") + "limit 1 }", accept)
 
-    assert (answer.headers["content-type"] == ARROW) == is_arrow
+    assert (response.headers["content-type"] == ARROW) == is_arrow
 
 
-def test_what_is_wrong_is_told_in_json_whatever_was_asked_for(client: httpx.Client) -> None:
-    require_refused(ask(client, "nonsense", ARROW), 400, code="bad_request", says="error")
-    require_refused(ask(client, ADD_PERSON, ARROW), 400, code="bad_request", says="POST /mutate")
+def test_errors_are_json_whatever_format_was_requested(client: httpx.Client) -> None:
+    require_refused(run_query(client, "nonsense", ARROW), 400, code="bad_request", says="error")
+    require_refused(
+        run_query(client, ADD_PERSON, ARROW), 400, code="bad_request", says="POST /mutate"
+    )
 
 
 # Blobs
 
 
 def blob(client: httpx.Client, slug: str, **headers: str) -> httpx.Response:
-    """Ask for the image of a page."""
-    asked = {"type": "Page", "id": slug, "property": "image"}
-    return client.get(f"{G}/blob", params=asked, headers=headers)
+    """Request the image of a page."""
+    requested = {"type": "Page", "id": slug, "property": "image"}
+    return client.get(f"{G}/blob", params=requested, headers=headers)
 
 
-def test_a_blob_comes_whole(client: httpx.Client) -> None:
-    answer = blob(client, "full")
+def test_a_whole_blob_is_returned(client: httpx.Client) -> None:
+    response = blob(client, "full")
 
-    assert answer.status_code == 200
-    assert answer.content == BLOB
-    assert answer.headers["content-length"] == str(len(BLOB))
-    assert answer.headers["etag"]
+    assert response.status_code == 200
+    assert response.content == BLOB
+    assert response.headers["content-length"] == str(len(BLOB))
+    assert response.headers["etag"]
 
 
 @pytest.mark.parametrize(
-    ("asked", "start", "end"),
+    ("requested", "start", "end"),
     [("bytes=0-9", 0, 10), ("bytes=100-", 100, len(BLOB)), ("bytes=5-99999999999", 5, len(BLOB))],
 )
-def test_a_part_of_a_blob_comes_alone(
-    client: httpx.Client, asked: str, start: int, end: int
+def test_a_range_of_a_blob_is_returned(
+    client: httpx.Client, requested: str, start: int, end: int
 ) -> None:
-    answer = blob(client, "full", Range=asked)
+    response = blob(client, "full", Range=requested)
 
-    assert answer.status_code == 206
-    assert answer.content == BLOB[start:end]
-    assert answer.headers["content-range"] == f"bytes {start}-{end - 1}/{len(BLOB)}"
-
-
-def test_a_part_behind_the_end_is_none(client: httpx.Client) -> None:
-    answer = blob(client, "full", Range=f"bytes={len(BLOB)}-")
-
-    assert answer.status_code == 416
-    assert answer.headers["content-range"] == f"bytes */{len(BLOB)}"
+    assert response.status_code == 206
+    assert response.content == BLOB[start:end]
+    assert response.headers["content-range"] == f"bytes {start}-{end - 1}/{len(BLOB)}"
 
 
-@pytest.mark.parametrize("asked", ["bytes=9-1", "bytes=-5", "rows=1-2", "bytes=0-1,4-5"])
-def test_a_range_that_is_none_is_refused(client: httpx.Client, asked: str) -> None:
-    assert blob(client, "full", Range=asked).status_code == 400
+def test_a_range_beyond_the_end_is_not_satisfiable(client: httpx.Client) -> None:
+    response = blob(client, "full", Range=f"bytes={len(BLOB)}-")
+
+    assert response.status_code == 416
+    assert response.headers["content-range"] == f"bytes */{len(BLOB)}"
 
 
-def test_a_blob_that_is_not_there_is_not_found(client: httpx.Client) -> None:
+@pytest.mark.parametrize("requested", ["bytes=9-1", "bytes=-5", "rows=1-2", "bytes=0-1,4-5"])
+def test_an_invalid_range_is_refused(client: httpx.Client, requested: str) -> None:
+    assert blob(client, "full", Range=requested).status_code == 400
+
+
+def test_a_missing_blob_is_not_found(client: httpx.Client) -> None:
     assert blob(client, "empty").status_code == 404
-    assert blob(client, "nobody").status_code == 404
+    assert blob(client, "absent").status_code == 404

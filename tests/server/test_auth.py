@@ -1,4 +1,4 @@
-"""Who may use a server that knows its callers by their tokens."""
+"""Access to a server that identifies its callers by their tokens."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -42,80 +42,82 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.mark.parametrize("token", [None, "t-ann", "nonsense"])
-def test_whether_a_server_lives_is_told_to_everybody(server: Server, token: str | None) -> None:
-    answer = server.request("GET", "/healthz", token=token)
+def test_the_health_check_needs_no_token(server: Server, token: str | None) -> None:
+    response = server.request("GET", "/healthz", token=token)
 
-    assert answer.status_code == 200
-    assert set(answer.json()) == {"status", "version"}
-    assert answer.json()["status"] == "ok"
+    assert response.status_code == 200
+    assert set(response.json()) == {"status", "version"}
+    assert response.json()["status"] == "ok"
 
 
-def test_the_description_of_the_server_is_for_everybody(server: Server) -> None:
-    answer = server.request("GET", "/openapi.json", token=None)
+def test_the_openapi_document_needs_no_token(server: Server) -> None:
+    response = server.request("GET", "/openapi.json", token=None)
 
-    assert answer.status_code == 200
+    assert response.status_code == 200
 
 
 @pytest.mark.parametrize(("method", "path"), GRAPH_ROUTES)
-def test_without_a_token_nothing_else_is_told(server: Server, method: str, path: str) -> None:
-    answer = server.request(method, path, token=None)
+def test_without_a_token_every_other_route_is_refused(
+    server: Server, method: str, path: str
+) -> None:
+    response = server.request(method, path, token=None)
 
-    assert answer.status_code == 401
-    assert answer.json() == {"error": "missing bearer token", "code": "unauthorized"}
+    assert response.status_code == 401
+    assert response.json() == {"error": "missing bearer token", "code": "unauthorized"}
 
 
 @pytest.mark.parametrize("header", ["Basic x", "bearer t-ann", "Bearer", "t-ann", ""])
-def test_a_header_of_another_kind_is_no_token(server: Server, header: str) -> None:
-    answer = server.request(
+def test_an_authorization_header_of_another_scheme_is_refused(server: Server, header: str) -> None:
+    response = server.request(
         "GET", "/graphs/default/snapshot", token=None, headers={"Authorization": header}
     )
 
-    assert answer.status_code == 401
-    assert answer.json()["error"] == "missing bearer token"
+    assert response.status_code == 401
+    assert response.json()["error"] == "missing bearer token"
 
 
-def test_two_tokens_are_as_good_as_none(server: Server) -> None:
+def test_two_authorization_headers_are_refused(server: Server) -> None:
     both = [("Authorization", "Bearer t-ann"), ("Authorization", "Bearer t-bob")]
 
     with server.client(token=None) as client:
-        answer = client.get("/graphs/default/snapshot", headers=both)
+        response = client.get("/graphs/default/snapshot", headers=both)
 
-    assert answer.status_code == 401
-    assert answer.json()["error"] == "missing bearer token"
+    assert response.status_code == 401
+    assert response.json()["error"] == "missing bearer token"
 
 
 @pytest.mark.parametrize("token", ["wrong", "t-ann2", "t-cyd", " t-ann"])
-def test_a_token_that_nobody_has_is_refused(server: Server, token: str) -> None:
-    answer = server.request("GET", "/graphs/default/snapshot", token=token)
+def test_an_unknown_token_is_refused(server: Server, token: str) -> None:
+    response = server.request("GET", "/graphs/default/snapshot", token=token)
 
-    assert answer.status_code == 401
-    assert answer.json()["error"] == "invalid bearer token"
+    assert response.status_code == 401
+    assert response.json()["error"] == "invalid bearer token"
 
 
 @pytest.mark.parametrize("token", ["legacy", "t-ann", "t-bob"])
 def test_each_token_of_each_source_is_known(server: Server, token: str) -> None:
-    answer = server.request("GET", "/graphs/default/snapshot", token=token)
+    response = server.request("GET", "/graphs/default/snapshot", token=token)
 
-    assert answer.status_code == 200
+    assert response.status_code == 200
 
 
 def test_without_a_policy_holders_of_tokens_may_read_and_nothing_else(server: Server) -> None:
-    ask = partial(server.request, token="t-ann")
+    send = partial(server.request, token="t-ann")
     query = {"query": FIND_PERSON, "name": "all_people"}
     schema = {"schema_source": "node X { a: String @key }"}
 
-    answers = {
-        "snapshot": ask("GET", "/graphs/default/snapshot"),
-        "query": ask("POST", "/graphs/default/query", json=query),
-        "change": ask("POST", "/graphs/default/change", json=CHANGE),
-        "mutate": ask("POST", "/graphs/default/mutate", json=CHANGE),
-        "apply": ask("POST", "/graphs/default/schema/apply", json=schema),
-        "stored": ask("POST", "/graphs/default/queries/x"),
-        "export": ask("POST", "/graphs/default/export", json={}),
-        "graphs": ask("GET", "/graphs"),
+    responses = {
+        "snapshot": send("GET", "/graphs/default/snapshot"),
+        "query": send("POST", "/graphs/default/query", json=query),
+        "change": send("POST", "/graphs/default/change", json=CHANGE),
+        "mutate": send("POST", "/graphs/default/mutate", json=CHANGE),
+        "apply": send("POST", "/graphs/default/schema/apply", json=schema),
+        "stored": send("POST", "/graphs/default/queries/x"),
+        "export": send("POST", "/graphs/default/export", json={}),
+        "graphs": send("GET", "/graphs"),
     }
 
-    statuses = {name: answer.status_code for name, answer in answers.items()}
+    statuses = {name: response.status_code for name, response in responses.items()}
     assert statuses == {
         "snapshot": 200,
         "query": 200,
@@ -128,14 +130,14 @@ def test_without_a_policy_holders_of_tokens_may_read_and_nothing_else(server: Se
     }
 
 
-def test_a_denial_for_want_of_a_policy_says_so(server: Server) -> None:
-    answer = server.request("POST", "/graphs/default/change", token="t-ann", json=CHANGE)
+def test_a_denial_for_lack_of_a_policy_says_so(server: Server) -> None:
+    response = server.request("POST", "/graphs/default/change", token="t-ann", json=CHANGE)
 
-    assert answer.json()["code"] == "forbidden"
-    assert "default-deny" in answer.json()["error"]
+    assert response.json()["code"] == "forbidden"
+    assert "default-deny" in response.json()["error"]
 
 
-def test_who_somebody_says_to_be_does_not_matter(server: Server) -> None:
+def test_an_actor_claimed_by_the_request_is_ignored(server: Server) -> None:
     server.request(
         "GET",
         "/graphs/default/snapshot",
@@ -171,7 +173,7 @@ def test_no_token_is_ever_logged(server: Server) -> None:
 
 
 def test_counts_are_for_holders_of_tokens(server: Server) -> None:
-    answer = server.request("GET", "/metrics", token="t-ann")
+    response = server.request("GET", "/metrics", token="t-ann")
 
-    assert answer.status_code == 200
-    assert "omnigraph_http_requests_total" in answer.text
+    assert response.status_code == 200
+    assert "omnigraph_http_requests_total" in response.text

@@ -1,4 +1,4 @@
-"""Starting and ending a server: it refuses what is unsafe, opens what it can, and ends in order."""
+"""Starting and stopping a server: unsafe settings are refused, and it ends in order."""
 
 import signal
 import socket
@@ -22,7 +22,7 @@ rules:
 """
 
 
-def test_without_a_graph_to_serve_a_server_says_what_it_boots_from(tmp_path: Path) -> None:
+def test_without_a_graph_a_server_says_which_arguments_select_one(tmp_path: Path) -> None:
     ended = refused_server(tmp_path)
 
     assert ended.code == 1
@@ -30,7 +30,7 @@ def test_without_a_graph_to_serve_a_server_says_what_it_boots_from(tmp_path: Pat
     assert "--store" in ended.said
 
 
-def test_nobody_and_nothing_configured_is_refused_before_a_graph_is_opened(tmp_path: Path) -> None:
+def test_missing_authentication_is_refused_before_a_graph_is_opened(tmp_path: Path) -> None:
     ended = refused_server(tmp_path, "--store", str(tmp_path / "no graph"))
 
     assert ended.code == 1
@@ -38,7 +38,7 @@ def test_nobody_and_nothing_configured_is_refused_before_a_graph_is_opened(tmp_p
     assert "not found" not in ended.said
 
 
-def test_a_policy_without_tokens_is_refused_whatever_else_is_said(tmp_path: Path) -> None:
+def test_a_policy_without_tokens_is_refused_whatever_other_flags_are_given(tmp_path: Path) -> None:
     policy = tmp_path / "policy.yaml"
     policy.write_text(POLICY)
 
@@ -52,7 +52,7 @@ def test_a_policy_without_tokens_is_refused_whatever_else_is_said(tmp_path: Path
     assert "not found" not in ended.said
 
 
-def test_a_policy_that_is_none_keeps_a_server_from_starting(tmp_path: Path) -> None:
+def test_an_invalid_policy_prevents_a_server_from_starting(tmp_path: Path) -> None:
     policy = tmp_path / "policy.yaml"
     policy.write_text("version: 2\n")
     social_graph(tmp_path / "graph").close()
@@ -67,7 +67,7 @@ def test_a_policy_that_is_none_keeps_a_server_from_starting(tmp_path: Path) -> N
     assert "version" in ended.said
 
 
-def test_a_place_without_a_graph_is_refused(tmp_path: Path) -> None:
+def test_a_location_without_a_graph_is_refused(tmp_path: Path) -> None:
     ended = refused_server(tmp_path, "--store", str(tmp_path / "none"), "--unauthenticated")
 
     assert ended.code == 1
@@ -85,7 +85,7 @@ def test_a_place_without_a_graph_is_refused(tmp_path: Path) -> None:
         {"OMNIGRAPH_SERVER_BEARER_TOKENS_AWS_SECRET": "arn"},
     ],
 )
-def test_tokens_that_cannot_be_used_keep_a_server_from_starting(
+def test_invalid_tokens_prevent_a_server_from_starting(
     tmp_path: Path, environment: dict[str, str]
 ) -> None:
     ended = refused_server(tmp_path, "--store", "x", "--unauthenticated", environment=environment)
@@ -96,7 +96,7 @@ def test_tokens_that_cannot_be_used_keep_a_server_from_starting(
     assert "Traceback" not in ended.said
 
 
-def test_an_address_that_is_taken_is_said_to_be(tmp_path: Path) -> None:
+def test_an_address_in_use_is_reported(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         bind = f"127.0.0.1:{taken.getsockname()[1]}"
         ended = refused_server(tmp_path, "--store", "x", "--unauthenticated", "--bind", bind)
@@ -105,16 +105,14 @@ def test_an_address_that_is_taken_is_said_to_be(tmp_path: Path) -> None:
     assert bind in ended.said
 
 
-def test_a_flag_that_does_not_exist_is_a_wrong_command_line(tmp_path: Path) -> None:
+def test_an_unknown_flag_is_a_usage_error(tmp_path: Path) -> None:
     ended = refused_server(tmp_path, "--nonsense")
 
     assert ended.code == 2
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_server_that_is_told_to_end_finishes_what_it_does(
-    tmp_path: Path, number: signal.Signals
-) -> None:
+def test_a_terminated_server_finishes_its_requests(tmp_path: Path, number: signal.Signals) -> None:
     with (
         running_server(tmp_path, "--unauthenticated") as server,
         ThreadPoolExecutor(4) as pool,
@@ -134,7 +132,7 @@ def test_a_server_that_is_told_to_end_finishes_what_it_does(
             client.get("/healthz")
 
 
-def test_a_server_in_open_mode_warns_of_it(tmp_path: Path) -> None:
+def test_a_server_in_open_mode_logs_a_warning(tmp_path: Path) -> None:
     with running_server(
         tmp_path, environment={"OMNIGRAPH_UNAUTHENTICATED": "1", "RUST_LOG": "debug"}
     ) as server:
@@ -143,7 +141,7 @@ def test_a_server_in_open_mode_warns_of_it(tmp_path: Path) -> None:
         assert warned["level"] == "warning"
 
 
-def test_a_bound_that_is_no_number_is_warned_of_and_its_default_used(tmp_path: Path) -> None:
+def test_an_invalid_bound_logs_a_warning_and_the_default_applies(tmp_path: Path) -> None:
     with running_server(
         tmp_path,
         "--unauthenticated",
@@ -156,7 +154,7 @@ def test_a_bound_that_is_no_number_is_warned_of_and_its_default_used(tmp_path: P
         assert "16" in str(warned["problem"])
 
 
-def test_a_policy_of_the_server_says_who_may_list_its_graphs(tmp_path: Path) -> None:
+def test_listing_graphs_is_subject_to_the_servers_policy(tmp_path: Path) -> None:
     policy = tmp_path / "server.yaml"
     policy.write_text(POLICY.replace("[read]", "[graph_list]"))
     with running_server(

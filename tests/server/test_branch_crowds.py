@@ -1,4 +1,4 @@
-"""Branches that are made, merged and deleted under those who write to them: refused, no failure."""
+"""Branches created, merged and deleted under concurrent writers: refusals, and no server error."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UPDATE = "query w($n: String, $a: I32) { update Person set { age: $a } where nam
 
 
 def meddle(client: httpx.Client, chance: random.Random) -> httpx.Response:
-    """One request about a branch that may have gone, or come again, since the last."""
+    """One request about a branch that may have been deleted or recreated since the last."""
     branch, name = chance.choice(BRANCHES), f"p{chance.randrange(6)}"
     params = {"n": name, "a": chance.randrange(100)}
     rows = json.dumps({"type": "Person", "data": {"name": name}})
@@ -47,20 +47,20 @@ def meddle(client: httpx.Client, chance: random.Random) -> httpx.Response:
 def meddle_on(server: Server, number: int) -> list[str]:
     chance = random.Random(number)
     with httpx.Client(base_url=f"{server.url}/graphs/default", timeout=120.0) as client:
-        answers = [meddle(client, chance) for _ in range(REQUESTS)]
+        responses = [meddle(client, chance) for _ in range(REQUESTS)]
     return [
         f"{each.status_code} {each.text}" if each.status_code >= 500 else str(each.status_code)
-        for each in answers
+        for each in responses
     ]
 
 
-def test_a_branch_that_goes_away_under_its_writers_is_a_refusal(tmp_path: Path) -> None:
+def test_a_branch_deleted_under_its_writers_is_a_client_error(tmp_path: Path) -> None:
     with open_server(tmp_path) as server:
-        told = race(lambda number: meddle_on(server, number), count=CLIENTS)
+        responses_by_client = race(lambda number: meddle_on(server, number), count=CLIENTS)
 
-    answers = Counter(answer for each in told for answer in each)
-    assert answers["200"] >= 100, answers
-    # That a write has to be recovered first may be said; the next write has done so.
-    assert [each for each in answers if each.startswith("5") and not each.startswith("503")] == []
+    responses = Counter(response for each in responses_by_client for response in each)
+    assert responses["200"] >= 100, responses
+    # A response may say that a write must be recovered first; the next write recovers it.
+    assert [each for each in responses if each.startswith("5") and not each.startswith("503")] == []
     with omnigraph.open(str(server.store)) as graph:
         assert graph.doctor().is_healthy

@@ -25,7 +25,7 @@ def set_age(client: httpx.Client, name: str, age: int, *, branch: str) -> None:
 
 
 def merge(client: httpx.Client, source: str, **fields: object) -> httpx.Response:
-    """Ask for a merge."""
+    """Request a merge."""
     return client.post(f"{G}/branches/merge", json={"source": source, **fields})
 
 
@@ -39,12 +39,12 @@ def test_branches_are_listed_by_name(client: httpx.Client) -> None:  # case 40
     assert after == sorted([*before, "feature"])
 
 
-def test_a_branch_that_was_started_tells_from_where(client: httpx.Client) -> None:
+def test_a_created_branch_is_reported_with_its_base(client: httpx.Client) -> None:
     fork(client, "first")
 
-    answer = client.post(f"{G}/branches", json={"name": "second", "from": "first"})
+    response = client.post(f"{G}/branches", json={"name": "second", "from": "first"})
 
-    assert answer.json() == {
+    assert response.json() == {
         "uri": "/graphs/default",
         "from": "first",
         "name": "second",
@@ -63,24 +63,24 @@ def test_a_name_is_given_once(client: httpx.Client) -> None:  # case 41
 
 
 @pytest.mark.parametrize("name", ["a//b", "../x", "a b", "", "__tx__1"])
-def test_a_name_that_breaks_the_rule_is_told_the_rule(client: httpx.Client, name: str) -> None:
-    answer = client.post(f"{G}/branches", json={"name": name})
+def test_an_invalid_branch_name_is_refused_with_the_rule(client: httpx.Client, name: str) -> None:
+    response = client.post(f"{G}/branches", json={"name": name})
 
-    require_refused(answer, 400, code="bad_request", says="branch name")
+    require_refused(response, 400, code="bad_request", says="branch name")
 
 
 def test_a_branch_of_a_missing_one_is_not_found(client: httpx.Client) -> None:
-    answer = client.post(f"{G}/branches", json={"name": "child", "from": "nowhere"})
+    response = client.post(f"{G}/branches", json={"name": "child", "from": "nowhere"})
 
-    require_refused(answer, 404, code="not_found", says="nowhere")
+    require_refused(response, 404, code="not_found", says="nowhere")
 
 
 def test_a_branch_is_deleted_by_its_encoded_name(client: httpx.Client) -> None:  # case 23
     fork(client, "a/b")
 
-    answer = client.delete(f"{G}/branches/a%2Fb")
+    response = client.delete(f"{G}/branches/a%2Fb")
 
-    assert answer.json()["name"] == "a/b"
+    assert response.json()["name"] == "a/b"
     assert "a/b" not in client.get(f"{G}/branches").json()["branches"]
 
 
@@ -94,17 +94,17 @@ def test_a_branch_that_cannot_be_deleted_stays(
     require_refused(client.delete(f"{G}/branches/{name}"), status, code=code, says=name)
 
 
-def test_a_branch_that_others_were_started_from_stays(client: httpx.Client) -> None:
+def test_a_branch_with_children_is_not_deleted(client: httpx.Client) -> None:
     fork(client, "parent")
     add_person(client, "Inherited", branch="parent")
     client.post(f"{G}/branches", json={"name": "child-of-parent", "from": "parent"})
 
-    answer = client.delete(f"{G}/branches/parent")
+    response = client.delete(f"{G}/branches/parent")
 
-    require_refused(answer, 409, code="conflict", says="child-of-parent")
+    require_refused(response, 409, code="conflict", says="child-of-parent")
 
 
-def test_a_merge_tells_what_it_was(client: httpx.Client) -> None:  # case 43
+def test_a_merge_reports_its_outcome(client: httpx.Client) -> None:  # case 43
     fork(client, "target")
     client.post(f"{G}/branches", json={"name": "source", "from": "target"})
     add_person(client, "Eve", branch="source")
@@ -135,19 +135,19 @@ def test_a_merge_of_a_missing_branch_is_not_found(client: httpx.Client) -> None:
     require_refused(merge(client, "nowhere"), 404, code="not_found", says="nowhere")
 
 
-def test_conflicts_are_listed_and_leave_the_target_as_it_was(client: httpx.Client) -> None:
+def test_conflicts_are_listed_and_the_target_is_unchanged(client: httpx.Client) -> None:
     fork(client, "mine")
     client.post(f"{G}/branches", json={"name": "yours", "from": "mine"})
     set_age(client, "Bob", 1, branch="mine")
     set_age(client, "Bob", 2, branch="yours")
     head = head_of(client, "mine")
 
-    answer = merge(client, "yours", target="mine")
+    response = merge(client, "yours", target="mine")
 
     require_refused(
-        answer, 409, code="conflict", says="merge conflicts: node:Person:Bob (divergent_update)"
+        response, 409, code="conflict", says="merge conflicts: node:Person:Bob (divergent_update)"
     )
-    (conflict,) = answer.json()["merge_conflicts"]
+    (conflict,) = response.json()["merge_conflicts"]
     assert {**conflict, "message": ""} == {
         "table_key": "node:Person",
         "row_id": "Bob",
@@ -157,37 +157,37 @@ def test_conflicts_are_listed_and_leave_the_target_as_it_was(client: httpx.Clien
     assert head_of(client, "mine") == head
 
 
-def test_a_message_tells_three_conflicts_and_how_many_more(client: httpx.Client) -> None:
+def test_a_message_names_three_conflicts_and_counts_the_others(client: httpx.Client) -> None:
     fork(client, "left")
     client.post(f"{G}/branches", json={"name": "right", "from": "left"})
     for branch, age in (("left", 1), ("right", 2)):
         people = [node("Person", name=f"p{number}", age=age) for number in range(5)]
         client.post(f"{G}/load", json={"data": lines(*people), "branch": branch})
 
-    answer = merge(client, "right", target="left")
+    response = merge(client, "right", target="left")
 
-    assert answer.json()["error"] == (
+    assert response.json()["error"] == (
         "merge conflicts: node:Person:p0 (divergent_insert); node:Person:p1 (divergent_insert); "
         "node:Person:p2 (divergent_insert); and 2 more"
     )
-    assert len(answer.json()["merge_conflicts"]) == 5
+    assert len(response.json()["merge_conflicts"]) == 5
 
 
-def test_a_dry_run_tells_and_decisions_decide(client: httpx.Client) -> None:
+def test_a_dry_run_lists_conflicts_and_decisions_resolve_them(client: httpx.Client) -> None:
     fork(client, "one")
     client.post(f"{G}/branches", json={"name": "other", "from": "one"})
     set_age(client, "Bob", 1, branch="one")
     set_age(client, "Bob", 2, branch="other")
     head = head_of(client, "one")
 
-    told = merge(client, "other", target="one", dry_run=True)
+    planned = merge(client, "other", target="one", dry_run=True)
     untouched = head_of(client, "one")
     decided = merge(
         client, "other", target="one", resolve=[{"type": "Person", "id": "Bob", "choice": "source"}]
     )
 
-    assert told.json()["outcome"] == "conflicts"
-    (conflict,) = told.json()["conflicts"]
+    assert planned.json()["outcome"] == "conflicts"
+    (conflict,) = planned.json()["conflicts"]
     ages = [conflict[side]["age"] for side in ("base", "source", "target")]
     assert ages == [25, 2, 1]
     assert untouched == head
@@ -224,19 +224,17 @@ def test_a_decision_may_be_a_row(client: httpx.Client) -> None:
     ],
     ids=["granularity", "undecided", "no-side"],
 )
-def test_terms_of_a_merge_that_mean_nothing_are_refused(
-    client: httpx.Client, fields: dict[str, object]
-) -> None:
+def test_invalid_merge_options_are_refused(client: httpx.Client, fields: dict[str, object]) -> None:
     branch = fork(client, f"terms-{hash(str(fields))}")
-    add_person(client, "Somebody", branch=branch)
+    add_person(client, "Someone", branch=branch)
 
-    answer = merge(client, branch, **fields)
+    response = merge(client, branch, **fields)
 
-    assert answer.status_code == 400
-    assert answer.json()["code"] == "bad_request"
+    assert response.status_code == 400
+    assert response.json()["code"] == "bad_request"
 
 
-def test_a_tag_names_a_commit_until_it_is_taken_away(client: httpx.Client) -> None:
+def test_a_tag_names_a_commit_until_it_is_deleted(client: httpx.Client) -> None:
     commit = head_of(client, "main")
 
     made = client.post(f"{G}/tags", json={"name": "release/1", "commit": commit})
@@ -244,14 +242,14 @@ def test_a_tag_names_a_commit_until_it_is_taken_away(client: httpx.Client) -> No
     read_at = client.get(f"{G}/commits/release%2F1").json()
     again = client.post(f"{G}/tags", json={"name": "release/1", "commit": commit})
     other = client.post(f"{G}/tags", json={"name": "other", "commit": "release/1"})
-    gone = client.delete(f"{G}/tags/release%2F1")
+    deleted = client.delete(f"{G}/tags/release%2F1")
 
     assert made.json() == {"name": "release/1", "commit_id": commit}
     assert {"name": "release/1", "commit_id": commit} in listed
     assert read_at["graph_commit_id"] == commit
     assert again.status_code in (200, 409)
     assert other.json() == {"name": "other", "commit_id": commit}
-    assert gone.json() == {"name": "release/1"}
+    assert deleted.json() == {"name": "release/1"}
     assert "release/1" not in [tag["name"] for tag in client.get(f"{G}/tags").json()["tags"]]
 
 
@@ -260,11 +258,11 @@ def test_a_merge_that_deletes_its_branch_deletes_it_once_it_is_merged(
 ) -> None:
     client.post(f"{G}/branches", json={"name": "short-lived"}).raise_for_status()
     add_person(client, "Greta", branch="short-lived").raise_for_status()
-    asked = {"source": "short-lived", "delete_branch": True}
+    request = {"source": "short-lived", "delete_branch": True}
 
-    planned = client.post(f"{G}/branches/merge", json={**asked, "dry_run": True})
+    planned = client.post(f"{G}/branches/merge", json={**request, "dry_run": True})
     branches_between = client.get(f"{G}/branches").json()["branches"]
-    merged = client.post(f"{G}/branches/merge", json=asked)
+    merged = client.post(f"{G}/branches/merge", json=request)
     branches_after = client.get(f"{G}/branches").json()["branches"]
 
     assert (planned.status_code, planned.json()["branch_deleted"]) == (200, False)

@@ -1,4 +1,4 @@
-"""Cases about who is told what, and somebody who sees but a part."""
+"""Cases of permissions, and of a caller with restricted access."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.servers import Server, open_server, running_server
 
 GRAPH = "/graphs/default"
 
-# Who is told what
+# Permissions
 
 
 def test_in_open_mode_every_caller_lists_the_graphs_and_reloads(tmp_path: Path) -> None:
@@ -31,7 +31,7 @@ node Doc { slug: String @key  team: String  budget: String?  note: String? }
 node Vault { code: String @key }
 edge Cites: Doc -> Doc { why: String? }
 """
-LIMITED = """
+POLICIES = """
 version: 1
 groups: { limited: [lim] }
 rules:
@@ -53,7 +53,7 @@ HIDDEN = ("budget", "9000 coins", "hidden-doc", "hidden-why", "blue", "vault-cod
 
 
 @pytest.fixture(scope="module")
-def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def restricted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("limited")
     build_graph(
         folder / "graph",
@@ -65,7 +65,7 @@ def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         edge("Cites", "d1", "d2"),
         edge("Cites", "d1", "hidden-doc", why="hidden-why"),
     ).close()
-    (folder / "policy.yaml").write_text(LIMITED, encoding="utf-8")
+    (folder / "policy.yaml").write_text(POLICIES, encoding="utf-8")
     (folder / "stored.gq").write_text(STORED, encoding="utf-8")
     arguments = ("--policy", f"{folder}/policy.yaml", "--queries", f"{folder}/stored.gq")
     tokens = {"OMNIGRAPH_SERVER_BEARER_TOKENS_JSON": '{"lim": "t-lim"}', "OMNIGRAPH_LOG": "debug"}
@@ -89,14 +89,14 @@ def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         "/diff?old={first}&new=main&types=Vault",
     ],
 )
-def test_what_a_policy_hides_is_in_no_answer_to_a_question(limited: Server, path: str) -> None:
-    commits = limited.request("GET", f"{GRAPH}/commits", token="t-lim").json()["commits"]
-    asked = path.format(first=commits[0]["graph_commit_id"])
+def test_a_get_response_contains_nothing_hidden(restricted: Server, path: str) -> None:
+    commits = restricted.request("GET", f"{GRAPH}/commits", token="t-lim").json()["commits"]
+    filled = path.format(first=commits[0]["graph_commit_id"])
 
-    answer = limited.request("GET", f"{GRAPH}{asked}", token="t-lim")
+    response = restricted.request("GET", f"{GRAPH}{filled}", token="t-lim")
 
-    assert answer.status_code in (200, 404)
-    assert [word for word in HIDDEN if word in answer.text] == []
+    assert response.status_code in (200, 404)
+    assert [word for word in HIDDEN if word in response.text] == []
 
 
 @pytest.mark.parametrize("accepted", ["application/json", "application/vnd.apache.arrow.stream"])
@@ -124,32 +124,32 @@ def test_what_a_policy_hides_is_in_no_answer_to_a_question(limited: Server, path
         ("/branches/merge", {"source": "main", "target": "other"}),
     ],
 )
-def test_what_a_policy_hides_is_in_no_answer_to_a_request(
-    limited: Server, path: str, body: Mapping[str, object], accepted: str
+def test_a_post_response_contains_nothing_hidden(
+    restricted: Server, path: str, body: Mapping[str, object], accepted: str
 ) -> None:
-    answer = limited.request(
+    response = restricted.request(
         "POST", f"{GRAPH}{path}", token="t-lim", json=body, headers={"Accept": accepted}
     )
 
     # A field that every receipt has holds one of the words.
-    said = answer.content.replace(b"budget_tokens", b"")
-    assert answer.status_code < 500
+    said = response.content.replace(b"budget_tokens", b"")
+    assert response.status_code < 500
     assert [word for word in HIDDEN if word.encode() in said] == []
 
 
-def test_a_count_counts_only_what_is_seen(limited: Server) -> None:
-    answer = limited.request("POST", f"{GRAPH}/queries/how_many", token="t-lim", json={})
-    snapshot = limited.request("GET", f"{GRAPH}/snapshot", token="t-lim").json()
+def test_a_count_covers_only_visible_rows(restricted: Server) -> None:
+    response = restricted.request("POST", f"{GRAPH}/queries/how_many", token="t-lim", json={})
+    snapshot = restricted.request("GET", f"{GRAPH}/snapshot", token="t-lim").json()
 
-    assert answer.json()["rows"] == [{"n": 2}]
+    assert response.json()["rows"] == [{"n": 2}]
     counts = {each["table_key"]: each["row_count"] for each in snapshot["tables"]}
     assert counts == {"node:Doc": 2, "edge:Cites": 1}, "the hidden type is not listed"
 
 
-def test_two_tokens_are_none(limited: Server) -> None:
+def test_two_authorization_headers_are_refused_in_any_order(restricted: Server) -> None:
     headers = [(b"Authorization", b"Bearer wrong"), (b"Authorization", b"Bearer t-lim")]
 
-    first = send_raw(limited.url, b"GET", b"/graphs/default/schema", headers, b"")
-    last = send_raw(limited.url, b"GET", b"/graphs/default/schema", headers[::-1], b"")
+    first = send_raw(restricted.url, b"GET", b"/graphs/default/schema", headers, b"")
+    last = send_raw(restricted.url, b"GET", b"/graphs/default/schema", headers[::-1], b"")
 
     assert (first.status, last.status) == (401, 401)

@@ -1,4 +1,4 @@
-"""A server that boots from a cluster: what was applied is served, and nothing that is doubtful."""
+"""A server started from a cluster serves the applied configuration and refuses a damaged one."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_cluster_is_served_with_its_graphs_queries_and_policies(tmp_path: Path
     assert [each["graph_id"] for each in listed] == ["knowledge", "map"]
     assert listed[0]["uri"] == "/graphs/knowledge"
     assert [(each["name"], each.get("description")) for each in catalog] == [
-        ("add_person", "Adds somebody."),
+        ("add_person", "Adds a person."),
         ("find_person", None),
     ]
     assert added.json()["affected_nodes"] == 1
@@ -57,9 +57,9 @@ def test_a_storage_root_is_served_without_a_configuration(tmp_path: Path) -> Non
 
     place = f"file://{tmp_path}"
     with serving(tmp_path, "--cluster", place, environment=TOKENS) as server:
-        answer = server.request("GET", "/graphs/map/snapshot", token="t-rob")
+        response = server.request("GET", "/graphs/map/snapshot", token="t-rob")
 
-    assert answer.status_code == 200
+    assert response.status_code == 200
 
 
 def test_of_two_graphs_the_one_that_can_be_opened_is_served(tmp_path: Path) -> None:
@@ -78,14 +78,14 @@ def test_of_two_graphs_the_one_that_can_be_opened_is_served(tmp_path: Path) -> N
     assert [each["graph_id"] for each in listed.json()["graphs"]] == ["knowledge"]
     assert found.status_code == 200
     assert missing.status_code == 404
-    told = missing.json()
-    assert (told["error"], told["code"]) == ("graph 'map' not found", "not_found")
+    body = missing.json()
+    assert (body["error"], body["code"]) == ("graph 'map' not found", "not_found")
     assert "`omnigraph cluster refresh`" in str(line["reason"])
     assert needing_all.code == 1
     assert "not every graph can be served: 'map'" in needing_all.said
 
 
-def test_a_graph_whose_change_stopped_on_its_way_is_left_out(tmp_path: Path) -> None:
+def test_a_graph_with_an_interrupted_apply_is_not_served(tmp_path: Path) -> None:
     policed_cluster(tmp_path)
     write_sidecar(tmp_path, "map")
 
@@ -106,10 +106,10 @@ def test_an_id_that_no_path_can_name_is_not_served(tmp_path: Path) -> None:
 
     with serving(tmp_path, "--cluster", str(tmp_path), "--unauthenticated") as server:
         line = server.wait_for_line("graph quarantined", graph="my_graph")
-        answer = server.request("GET", "/graphs/mine/snapshot", token=None)
+        response = server.request("GET", "/graphs/mine/snapshot", token=None)
 
     assert "letters, digits and hyphens" in str(line["reason"])
-    assert answer.status_code == 200
+    assert response.status_code == 200
 
 
 def test_the_schema_of_a_clusters_graph_is_changed_in_the_cluster_alone(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_the_schema_of_a_clusters_graph_is_changed_in_the_cluster_alone(tmp_path
     assert schema == PEOPLE
 
 
-def test_what_is_doubtful_is_not_served(tmp_path: Path) -> None:
+def test_an_unapplied_or_damaged_cluster_is_not_served(tmp_path: Path) -> None:
     knowledge_cluster(tmp_path)
     before = refused_server(tmp_path, "--cluster", str(tmp_path), environment=TOKENS)
     applied_cluster(tmp_path)
@@ -143,20 +143,20 @@ def test_what_is_doubtful_is_not_served(tmp_path: Path) -> None:
     assert "[catalog_payload_digest_mismatch] query.knowledge.find_person: " in after.said
 
 
-def test_a_cluster_with_a_policy_needs_tokens_and_one_without_needs_a_word(tmp_path: Path) -> None:
+def test_a_cluster_needs_tokens_with_a_policy_and_a_flag_without(tmp_path: Path) -> None:
     policed, plain = tmp_path / "policed", tmp_path / "plain"
     policed_cluster(policed)
     write_files(plain, {"people.pg": PEOPLE})
     applied_cluster(write_config(plain, {"graphs": {"a": {"schema": "people.pg"}}}))
-    # A graph that is left out has its policy all the same.
+    # The policy of a graph counts even if the graph is not served.
     write_sidecar(policed, "knowledge")
 
     open_to_all = refused_server(policed, "--cluster", str(policed), "--unauthenticated")
-    unsaid = refused_server(plain, "--cluster", str(plain))
+    unstated = refused_server(plain, "--cluster", str(plain))
 
-    assert (open_to_all.code, unsaid.code) == (1, 1)
+    assert (open_to_all.code, unstated.code) == (1, 1)
     assert "no bearer tokens" in open_to_all.said
-    assert "--unauthenticated" in unsaid.said
+    assert "--unauthenticated" in unstated.said
 
 
 def test_a_graph_without_a_policy_beside_one_that_has_one_is_only_read(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_a_graph_without_a_policy_beside_one_that_has_one_is_only_read(tmp_path:
 
 
 @pytest.mark.parametrize("key", ["t-key", ""])
-def test_a_graph_whose_provider_has_no_key_is_left_out(tmp_path: Path, key: str) -> None:
+def test_a_graph_whose_provider_has_no_key_is_not_served(tmp_path: Path, key: str) -> None:
     write_files(tmp_path, {"docs.pg": DOCS, "people.pg": PEOPLE, "near.gq": BY_VECTOR})
     write_config(
         tmp_path,
@@ -204,10 +204,10 @@ def test_a_graph_whose_provider_has_no_key_is_left_out(tmp_path: Path, key: str)
     applied_cluster(tmp_path)
 
     with cluster_server(tmp_path, environment={"TEAM_KEY": key}) as server:
-        answer = server.request("GET", "/graphs/docs/snapshot", token="t-ann")
+        response = server.request("GET", "/graphs/docs/snapshot", token="t-ann")
         said = server.log_text()
 
-    assert answer.status_code == (200 if key else 404)
+    assert response.status_code == (200 if key else 404)
     assert ("TEAM_KEY" in said) is not bool(key)
     assert ("stored query takes a vector" in said) is bool(key)
     assert "t-key" not in said

@@ -92,9 +92,9 @@ def test_a_commit_is_undone_by_another(client: httpx.Client) -> None:
     branch = fork(client, "undone")
     done = add_person(client, "Mistake", branch=branch).json()["commit_id"]
 
-    answer = client.post(f"{G}/commits/{done}/revert", json={"branch": branch})
+    response = client.post(f"{G}/commits/{done}/revert", json={"branch": branch})
 
-    assert answer.json() == {
+    assert response.json() == {
         "branch": branch,
         "outcome": "merged",
         "actor_id": None,
@@ -108,14 +108,14 @@ def test_a_commit_is_picked_onto_another_branch(client: httpx.Client) -> None:
     source, target = fork(client, "picked-from"), fork(client, "picked-onto")
     done = add_person(client, "Wanted", branch=source).json()["commit_id"]
 
-    answer = client.post(f"{G}/commits/{done}/cherry-pick", json={"onto": target})
+    response = client.post(f"{G}/commits/{done}/cherry-pick", json={"onto": target})
 
-    assert answer.status_code == 200, answer.text
+    assert response.status_code == 200, response.text
     assert "Wanted" in names_on(client, target)
     assert commits_of(client, target)[-1]["picked_commit_id"] == done
 
 
-def test_a_difference_tells_both_images(client: httpx.Client) -> None:
+def test_a_difference_has_the_row_before_and_after(client: httpx.Client) -> None:
     branch = fork(client, "compared")
     before = head_of(client, branch)
     rows = lines(node("Person", name="Bob", age=26), node("Person", name="Eve", age=1))
@@ -156,27 +156,27 @@ def test_a_long_difference_comes_in_pages(client: httpx.Client) -> None:
     before = head_of(client, branch)
     people = [node("Person", name=f"p{number:02}") for number in range(25)]
     client.post(f"{G}/load", json={"data": lines(*people), "branch": branch})
-    asked = {"old": before, "new": head_of(client, branch), "limit": "10"}
+    request = {"old": before, "new": head_of(client, branch), "limit": "10"}
 
     ids: list[str] = []
-    page = client.get(f"{G}/diff", params=asked).json()
+    page = client.get(f"{G}/diff", params=request).json()
     while page["next_page_token"] is not None:
         ids += [change["id"] for change in page["changes"]]
         token = page["next_page_token"]
-        page = client.get(f"{G}/diff", params={**asked, "page_token": token}).json()
+        page = client.get(f"{G}/diff", params={**request, "page_token": token}).json()
     ids += [change["id"] for change in page["changes"]]
 
     assert ids == [f"p{number:02}" for number in range(25)]
 
 
-def test_a_difference_may_be_of_some_types_and_sorts(client: httpx.Client) -> None:
+def test_a_difference_may_be_restricted_to_types_and_operations(client: httpx.Client) -> None:
     branch = fork(client, "selected")
     before = head_of(client, branch)
     add_person(client, "Eve", branch=branch)
 
-    asked = {"old": before, "new": branch}
-    companies = client.get(f"{G}/diff", params={**asked, "types": "Company,WorksAt"}).json()
-    inserts = client.get(f"{G}/diff", params={**asked, "types": "Person", "ops": "insert"}).json()
+    request = {"old": before, "new": branch}
+    companies = client.get(f"{G}/diff", params={**request, "types": "Company,WorksAt"}).json()
+    inserts = client.get(f"{G}/diff", params={**request, "types": "Person", "ops": "insert"}).json()
 
     assert companies["changes"] == []
     assert [change["id"] for change in inserts["changes"]] == ["Eve"]
@@ -194,16 +194,16 @@ def test_a_difference_may_be_of_some_types_and_sorts(client: httpx.Client) -> No
         ({"old": "main", "new": "main", "page_token": "x"}, 400, "token"),
     ],
 )
-def test_a_difference_that_cannot_be_told_is_refused(
+def test_an_invalid_difference_request_is_refused(
     client: httpx.Client, params: dict[str, str], status: int, says: str
 ) -> None:
-    answer = client.get(f"{G}/diff", params=params)
+    response = client.get(f"{G}/diff", params=params)
 
-    assert answer.status_code == status, answer.text
-    assert says in answer.json()["error"]
+    assert response.status_code == status, response.text
+    assert says in response.json()["error"]
 
 
-def test_a_feed_gives_each_commit_once_and_where_it_goes_on(client: httpx.Client) -> None:
+def test_a_feed_returns_each_commit_once_and_the_next_cursor(client: httpx.Client) -> None:
     branch = fork(client, "feed")
     start = client.get(f"{G}/changes", params={"start": "now", "branch": branch}).json()["cursor"]
     done = [add_person(client, name, branch=branch).json()["commit_id"] for name in ("A", "B", "C")]
@@ -214,30 +214,30 @@ def test_a_feed_gives_each_commit_once_and_where_it_goes_on(client: httpx.Client
     rest = client.get(f"{G}/changes", params={"start": first["cursor"], "branch": branch}).json()
     nothing = client.get(f"{G}/changes", params={"start": rest["cursor"], "branch": branch}).json()
 
-    told = [*first["commits"], *rest["commits"]]
-    assert [each["commit"]["graph_commit_id"] for each in told] == done
-    assert [change["id"] for each in told for change in each["changes"]] == ["A", "B", "C"]
+    commits = [*first["commits"], *rest["commits"]]
+    assert [each["commit"]["graph_commit_id"] for each in commits] == done
+    assert [change["id"] for each in commits for change in each["changes"]] == ["A", "B", "C"]
     assert nothing == {"branch": branch, "commits": [], "cursor": f"after:{done[-1]}"}
 
 
-def test_what_does_not_fit_into_a_feed_is_found_by_a_difference(client: httpx.Client) -> None:
+def test_changes_beyond_the_limit_of_a_feed_are_read_by_a_difference(client: httpx.Client) -> None:
     branch = fork(client, "big-commit")
     before = head_of(client, branch)
     people = [node("Person", name=f"p{number:02}") for number in range(5)]
     client.post(f"{G}/load", json={"data": lines(*people), "branch": branch})
 
-    (told,) = client.get(
+    (commit,) = client.get(
         f"{G}/changes", params={"start": f"after:{before}", "branch": branch, "limit": "3"}
     ).json()["commits"]
-    asked = {
-        "old": told["commit"]["parent_commit_id"],
-        "new": told["commit"]["graph_commit_id"],
-        "page_token": told["next_page_token"],
+    request = {
+        "old": commit["commit"]["parent_commit_id"],
+        "new": commit["commit"]["graph_commit_id"],
+        "page_token": commit["next_page_token"],
     }
-    rest = client.get(f"{G}/diff", params=asked).json()
+    rest = client.get(f"{G}/diff", params=request).json()
 
-    found = [change["id"] for change in [*told["changes"], *rest["changes"]]]
-    assert told["stats"]["inserts"] == 5
+    found = [change["id"] for change in [*commit["changes"], *rest["changes"]]]
+    assert commit["stats"]["inserts"] == 5
     assert found == [f"p{number:02}" for number in range(5)]
 
 
@@ -250,7 +250,7 @@ def test_what_does_not_fit_into_a_feed_is_found_by_a_difference(client: httpx.Cl
         ({"start": "now", "commits": "101"}, 400),
     ],
 )
-def test_a_feed_from_nowhere_is_refused(
+def test_a_feed_with_an_invalid_start_is_refused(
     client: httpx.Client, params: dict[str, str], status: int
 ) -> None:
     assert client.get(f"{G}/changes", params=params).status_code == status

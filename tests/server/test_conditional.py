@@ -1,4 +1,4 @@
-"""Writes on terms: only if the branch is where the caller thinks, and only once."""
+"""Conditional writes: only at the expected commit of the branch, and only once per key."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def load(client: httpx.Client, branch: str, headers: Headers) -> httpx.Response:
 
 
 def merge(client: httpx.Client, branch: str, headers: Headers) -> httpx.Response:
-    """Merge something into a branch."""
+    """Merge a commit into a branch."""
     source = f"{branch}-source"
     if source not in client.get(f"{G}/branches").json()["branches"]:
         client.post(f"{G}/branches", json={"name": source, "from": branch})
@@ -41,7 +41,7 @@ def merge(client: httpx.Client, branch: str, headers: Headers) -> httpx.Response
 
 
 def revert(client: httpx.Client, branch: str, headers: Headers) -> httpx.Response:
-    """Undo the first commit that the branch had of its own."""
+    """Revert the first own commit of the branch."""
     commits = client.get(f"{G}/commits", params={"branch": branch}).json()["commits"]
     own = [each for each in commits if each["manifest_branch"] == branch]
     url = f"{G}/commits/{own[0]['graph_commit_id']}/revert"
@@ -58,35 +58,31 @@ Write = Callable[[httpx.Client, str, Headers], httpx.Response]
 
 
 @WRITES
-def test_a_write_happens_if_the_branch_is_where_it_is_said_to_be(
-    client: httpx.Client, write: Write
-) -> None:
+def test_a_write_is_applied_at_the_expected_commit(client: httpx.Client, write: Write) -> None:
     branch = fork(client, f"there-{write.__name__}")
     add_person(client, "First", branch=branch)
     write_needs = head_of(client, branch)
 
-    answer = write(client, branch, {IF_COMMIT: write_needs})
+    response = write(client, branch, {IF_COMMIT: write_needs})
 
-    assert answer.status_code == 200, answer.text
-    assert answer.json()["commit_id"] == head_of(client, branch)
+    assert response.status_code == 200, response.text
+    assert response.json()["commit_id"] == head_of(client, branch)
 
 
 @WRITES
-def test_a_write_does_not_happen_if_the_branch_is_elsewhere(
-    client: httpx.Client, write: Write
-) -> None:
+def test_a_write_is_refused_at_another_commit(client: httpx.Client, write: Write) -> None:
     branch = fork(client, f"elsewhere-{write.__name__}")
     stale = head_of(client, branch)
     add_person(client, "First", branch=branch)
     head = head_of(client, branch)
 
-    answer = write(client, branch, {IF_COMMIT: stale})
+    response = write(client, branch, {IF_COMMIT: stale})
 
-    require_refused(answer, 412, code="precondition_failed", says=stale)
+    require_refused(response, 412, code="precondition_failed", says=stale)
     assert head_of(client, branch) == head
 
 
-def test_a_schema_is_applied_if_main_is_where_it_is_said_to_be(client: httpx.Client) -> None:
+def test_a_schema_is_applied_only_at_the_expected_commit_of_main(client: httpx.Client) -> None:
     body = {"schema_source": SOCIAL + "\nnode City { name: String @key }\n"}
 
     refused = client.post(
@@ -100,21 +96,21 @@ def test_a_schema_is_applied_if_main_is_where_it_is_said_to_be(client: httpx.Cli
     assert applied.json()["applied"] is True
 
 
-def test_a_branch_is_started_or_deleted_if_nothing_moved(client: httpx.Client) -> None:
+def test_a_branch_is_created_or_deleted_only_at_the_expected_commit(client: httpx.Client) -> None:
     stale = {IF_COMMIT: "01ARZ3NDEKTSV4RRFFQ69G5FAV"}
     fork(client, "to-delete")
 
     unborn = client.post(f"{G}/branches", json={"name": "unborn"}, headers=stale)
-    kept = client.delete(f"{G}/branches/to-delete", headers=stale)
+    undeleted = client.delete(f"{G}/branches/to-delete", headers=stale)
 
-    assert (unborn.status_code, kept.status_code) == (412, 412)
+    assert (unborn.status_code, undeleted.status_code) == (412, 412)
     branches = client.get(f"{G}/branches").json()["branches"]
     assert "unborn" not in branches
     assert "to-delete" in branches
 
 
 @WRITES
-def test_what_is_asked_again_with_its_key_is_done_once(client: httpx.Client, write: Write) -> None:
+def test_a_retried_request_is_applied_once(client: httpx.Client, write: Write) -> None:
     branch = fork(client, f"once-{write.__name__}")
     add_person(client, "First", branch=branch)
     headers = {KEY: f"key-{write.__name__}"}
@@ -132,20 +128,20 @@ def test_a_key_is_for_one_request(client: httpx.Client) -> None:
     headers = {KEY: "used"}
     add_person(client, "Eve", branch=branch, headers=headers)
 
-    answer = add_person(client, "Somebody else", branch=branch, headers=headers)
+    response = add_person(client, "Another person", branch=branch, headers=headers)
 
-    require_refused(answer, 409, code="conflict", says="used")
-    assert "Somebody else" not in names_on(client, branch)
+    require_refused(response, 409, code="conflict", says="used")
+    assert "Another person" not in names_on(client, branch)
 
 
 @pytest.mark.parametrize("key", ["", "k" * 256])
 def test_a_key_has_a_length(client: httpx.Client, key: str) -> None:
-    answer = add_person(client, "Nobody", branch="main", headers={KEY: key})
+    response = add_person(client, "Absent", branch="main", headers={KEY: key})
 
-    assert answer.status_code == 400
+    assert response.status_code == 400
 
 
-def test_a_key_works_for_a_load_that_goes_on_by_itself(client: httpx.Client) -> None:
+def test_a_key_works_for_a_background_load(client: httpx.Client) -> None:
     branch = fork(client, "keyed-job")
     done = load(client, branch, {KEY: "job"})
     body = {"data": lines(node("Person", name="Zoe")), "branch": branch}

@@ -1,4 +1,4 @@
-"""Export over HTTP: a stream that reloads, and never the graph in memory."""
+"""Export over HTTP: a stream that can be loaded, and never the whole graph in memory."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def memory_of(server: Server) -> int:
 
 
 def test_an_export_is_what_the_graph_itself_exports(server: Server, client: httpx.Client) -> None:
-    answer = client.post(f"{G}/export", json={})
+    response = client.post(f"{G}/export", json={})
 
     with omnigraph.open(server.store, read_only=True) as graph:
         expected = list(graph.export())
-    assert answer.headers["content-type"] == "application/x-ndjson; charset=utf-8"
-    assert answer.headers["transfer-encoding"] == "chunked"
-    assert answer.text.splitlines() == expected
-    assert answer.text.endswith("\n")
+    assert response.headers["content-type"] == "application/x-ndjson; charset=utf-8"
+    assert response.headers["transfer-encoding"] == "chunked"
+    assert response.text.splitlines() == expected
+    assert response.text.endswith("\n")
 
 
 def test_an_export_without_a_body_is_of_main(client: httpx.Client) -> None:
@@ -91,7 +91,7 @@ def test_an_export_of_nothing_that_exists_is_refused_before_it_begins(
     require_refused(client.post(f"{G}/export", json=body), status, code=code, says=says)
 
 
-def test_an_export_at_a_commit_does_not_see_what_came_later(client: httpx.Client) -> None:
+def test_an_export_at_a_commit_contains_no_later_rows(client: httpx.Client) -> None:
     branch = fork(client, "exported")
     before = head_of(client, branch)
     add_person(client, "Later", branch=branch)
@@ -112,8 +112,8 @@ def test_a_long_export_is_not_held_in_memory(tmp_path: Path) -> None:
     with open_server(tmp_path) as server, server.client(token=None) as client:
         before = memory_of(server)
         size, most = 0, 0
-        with client.stream("POST", f"{G}/export") as answer:
-            for piece in answer.iter_raw():
+        with client.stream("POST", f"{G}/export") as response:
+            for piece in response.iter_raw():
                 size += len(piece)
                 most = max(most, memory_of(server))
 
@@ -121,20 +121,18 @@ def test_a_long_export_is_not_held_in_memory(tmp_path: Path) -> None:
     assert most - before < size
 
 
-def test_a_client_that_goes_away_leaves_no_claim_behind(
-    server: Server, client: httpx.Client
-) -> None:
+def test_a_client_that_disconnects_leaves_no_claim(server: Server, client: httpx.Client) -> None:
     branch = fork(client, "left-early")
     crowd = [node("Person", name=f"p{number:05}-{'y' * 500}") for number in range(20_000)]
     client.post(f"{G}/load", json={"data": lines(*crowd), "branch": branch})
 
     with (
         server.client(token=None) as leaving,
-        leaving.stream("POST", f"{G}/export", json={"branch": branch}) as answer,
+        leaving.stream("POST", f"{G}/export", json={"branch": branch}) as response,
     ):
-        next(answer.iter_raw())
+        next(response.iter_raw())
 
-    # The claim of an export that goes on would keep the branch's rows from being cleaned up.
+    # The claim of a running export would prevent the cleanup of the branch's rows.
     claims = server.store / "__readers"
     deadline = 200
     while deadline and claims.exists() and any(claims.iterdir()):

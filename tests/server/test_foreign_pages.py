@@ -1,4 +1,4 @@
-"""What a web page of another site can make a browser do to a server without tokens: nothing."""
+"""A web page of another origin cannot make a browser change or read a server without tokens."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ def send(
 
 
 def head_of(server: Server) -> str:
-    """The commit that `main` is at."""
-    answer = httpx.get(f"{server.graph_url}/head", timeout=60.0)
-    return str(answer.json()["commit_id"])
+    """The head of `main`."""
+    response = httpx.get(f"{server.graph_url}/head", timeout=60.0)
+    return str(response.json()["commit_id"])
 
 
 @pytest.mark.parametrize("kind", [None, b"text/plain", b"application/x-www-form-urlencoded"])
@@ -89,10 +89,10 @@ def test_a_write_needs_a_content_type_that_a_page_cannot_send_unasked(
 ) -> None:
     before = head_of(server)
 
-    answer = send(server, b"POST", path.format(head=before), kind=kind, body=body)
+    response = send(server, b"POST", path.format(head=before), kind=kind, body=body)
 
-    assert answer.status == 415
-    assert b"application/json" in answer.body
+    assert response.status == 415
+    assert b"application/json" in response.body
     assert head_of(server) == before
 
 
@@ -100,9 +100,9 @@ def test_a_write_needs_a_content_type_that_a_page_cannot_send_unasked(
 def test_every_other_write_needs_its_content_type_too(server: Server, path: str) -> None:
     before = head_of(server)
 
-    answer = send(server, b"POST", f"{G}{path}", kind=b"text/plain", body=b"{}")
+    response = send(server, b"POST", f"{G}{path}", kind=b"text/plain", body=b"{}")
 
-    assert answer.status == 415
+    assert response.status == 415
     assert head_of(server) == before
 
 
@@ -134,9 +134,9 @@ def test_a_request_from_a_page_of_another_site_is_refused(
 ) -> None:
     before = head_of(server)
 
-    answer = send(server, method, path, origin=origin, kind=JSON_TYPE, body=b"{}")
+    response = send(server, method, path, origin=origin, kind=JSON_TYPE, body=b"{}")
 
-    assert answer.status == 403
+    assert response.status == 403
     assert head_of(server) == before
 
 
@@ -146,11 +146,11 @@ def test_a_request_from_a_page_of_another_site_is_refused(
 def test_a_host_that_is_neither_loopback_nor_allowed_is_refused(
     server: Server, host: bytes | None
 ) -> None:
-    answer = send(server, b"GET", f"{G}/schema", host=host)
+    response = send(server, b"GET", f"{G}/schema", host=host)
 
-    assert answer.status == 403
-    assert b"--allow-host" in answer.body
-    assert b"Person" not in answer.body
+    assert response.status == 403
+    assert b"--allow-host" in response.body
+    assert b"Person" not in response.body
 
 
 @pytest.mark.parametrize(
@@ -165,21 +165,21 @@ def test_a_host_that_is_neither_loopback_nor_allowed_is_refused(
         (b"Graphs.Test:8443", b"https://graphs.test"),
     ],
 )
-def test_loopback_names_and_allowed_hosts_are_answered(
+def test_loopback_names_and_allowed_hosts_are_accepted(
     server: Server, host: bytes, origin: bytes | None
 ) -> None:
-    answer = send(
+    response = send(
         server, b"POST", f"{G}/queries/count_people", host=host, origin=origin, kind=JSON_TYPE
     )
 
-    assert answer.status == 200
+    assert response.status == 200
 
 
 def test_a_health_check_needs_no_host(server: Server) -> None:
     assert send(server, b"GET", "/healthz", host=b"10.0.0.7:8080").status == 200
 
 
-def test_with_tokens_the_token_is_the_proof(tmp_path: Path) -> None:
+def test_with_tokens_the_origin_is_not_checked(tmp_path: Path) -> None:
     with running_server(
         tmp_path, environment={"OMNIGRAPH_SERVER_BEARER_TOKEN": "sesame"}
     ) as guarded:
@@ -255,7 +255,7 @@ def page_at(html: str) -> Iterator[int]:
 
 
 def browse(url: str, profile: Path) -> str:
-    """What Chromium shows of a page once its scripts have run; every name is this machine."""
+    """The text of a page in Chromium after its scripts ran; every name resolves to this machine."""
     assert CHROMIUM is not None
     ran = subprocess.run(
         [
@@ -293,7 +293,7 @@ def test_a_hostile_page_in_a_real_browser_changes_nothing(tmp_path: Path) -> Non
             if line["event"] == "request" and line["status"] == 403
         ]
 
-    # The browser reached the server, so that nothing else stood in the page's way.
+    # The browser reached the server, so nothing else blocked the page.
     assert "health=opaque" in shown
     assert "stored=opaque" in shown
     assert "json=blocked" in shown

@@ -1,4 +1,4 @@
-"""A client that a common generator makes from the server's document compiles, and does its work."""
+"""A client generated from the OpenAPI document by a common generator compiles and works."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def npm(folder: Path, *arguments: str) -> str:
-    """What a command of npm says; without npm or the packages there is no proof, so that fails."""
+    """The output of an npm command; fails without npm or the packages."""
     command = shutil.which("npm")
     assert command is not None, "npm is missing: install nodejs and npm (Debian has both)"
     done = subprocess.run(
@@ -59,8 +59,8 @@ def test_a_generated_client_runs_the_main_routes(server: Server, tmp_path: Path)
 def test_the_packages_are_pinned_and_no_registry_is_named() -> None:
     locked = json.loads((SOURCES / "package-lock.json").read_text(encoding="utf-8"))["packages"]
 
-    packages = {name: told for name, told in locked.items() if name}
+    packages = {name: package for name, package in locked.items() if name}
 
     assert packages
-    assert all(told["version"] and told["integrity"] for told in packages.values())
-    assert not any("resolved" in told for told in packages.values())
+    assert all(package["version"] and package["integrity"] for package in packages.values())
+    assert not any("resolved" in package for package in packages.values())

@@ -1,4 +1,4 @@
-"""Loads that go on by themselves: started, watched, cancelled, and nobody else's business."""
+"""Background loads: started, polled and cancelled, and visible to their actor alone."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.support.servers import running_server, wait_for_job
 
 
 def start(client: httpx.Client, rows: str, branch: str, **fields: object) -> httpx.Response:
-    """Ask for a load that goes on by itself."""
+    """Request a background load."""
     return client.post(
         f"{G}/load", params={"async": "true"}, json={"data": rows, "branch": branch, **fields}
     )
 
 
-def test_a_load_goes_on_by_itself_and_tells_its_end(client: httpx.Client) -> None:
+def test_a_background_load_runs_and_reports_its_end(client: httpx.Client) -> None:
     branch = fork(client, "by-itself")
     rows = lines(node("Person", name="Zoe"), node("Person", name="Yan"))
 
@@ -38,7 +38,7 @@ def test_a_load_goes_on_by_itself_and_tells_its_end(client: httpx.Client) -> Non
     assert {"Zoe", "Yan"} <= set(names_on(client, branch))
 
 
-def test_a_load_that_fails_tells_what_its_request_would_have_been_told(
+def test_a_failed_background_load_reports_the_error_of_a_plain_load(
     client: httpx.Client,
 ) -> None:
     branch = fork(client, "failing")
@@ -53,18 +53,18 @@ def test_a_load_that_fails_tells_what_its_request_would_have_been_told(
 
 
 @pytest.mark.parametrize("body", [{"data": 3}, {"data": "", "branch": "a b"}])
-def test_what_is_wrong_with_a_request_is_told_at_once(
+def test_an_invalid_background_load_is_refused_at_once(
     client: httpx.Client, body: dict[str, object]
 ) -> None:
-    answer = client.post(f"{G}/load", params={"async": "true"}, json=body)
+    response = client.post(f"{G}/load", params={"async": "true"}, json=body)
 
-    assert answer.status_code in (400, 422)
+    assert response.status_code in (400, 422)
 
 
 def test_async_is_true_or_false(client: httpx.Client) -> None:
-    answer = client.post(f"{G}/load", params={"async": "maybe"}, json={"data": ""})
+    response = client.post(f"{G}/load", params={"async": "maybe"}, json={"data": ""})
 
-    require_refused(answer, 400, code="bad_request", says="async")
+    require_refused(response, 400, code="bad_request", says="async")
 
 
 def test_a_load_that_is_cancelled_writes_nothing_or_all(client: httpx.Client) -> None:
@@ -73,12 +73,12 @@ def test_a_load_that_is_cancelled_writes_nothing_or_all(client: httpx.Client) ->
     crowd = lines(*(node("Person", name=f"p{number}") for number in range(100_000)))
     jobs = [start(client, crowd, branch) for _ in range(6)]
 
-    told = [client.delete(job.headers["location"]) for job in jobs]
+    cancelled = [client.delete(job.headers["location"]) for job in jobs]
     ended = [wait_for_job(client, job.headers["location"]) for job in jobs]
 
-    assert {answer.status_code for answer in told} == {200}
+    assert {response.status_code for response in cancelled} == {200}
     statuses = [job["status"] for job in ended]
-    # Those that still waited for a thread have surely done nothing.
+    # Loads that were still queued have changed nothing.
     assert statuses[-2:] == ["cancelled", "cancelled"]
     assert set(statuses) <= {"cancelled", "done"}
     is_there = "p0" in names_on(client, branch)
@@ -91,9 +91,9 @@ def test_a_job_that_has_ended_stays_as_it_is(client: httpx.Client) -> None:
     location = start(client, lines(node("Person", name="Zoe")), branch).headers["location"]
     ended = wait_for_job(client, location)
 
-    answer = client.delete(location)
+    response = client.delete(location)
 
-    assert answer.json() == ended == client.get(location).json()
+    assert response.json() == ended == client.get(location).json()
 
 
 def test_jobs_are_listed_in_the_order_of_their_start(client: httpx.Client) -> None:
@@ -108,12 +108,12 @@ def test_jobs_are_listed_in_the_order_of_their_start(client: httpx.Client) -> No
     assert listed[-2:] == ids
 
 
-def test_a_job_that_never_was_is_not_found(client: httpx.Client) -> None:
+def test_an_unknown_job_is_not_found(client: httpx.Client) -> None:
     require_refused(client.get(f"{G}/jobs/none"), 404, code="not_found", says="none")
     require_refused(client.delete(f"{G}/jobs/none"), 404, code="not_found", says="none")
 
 
-def test_a_job_is_its_actors_alone(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_job_is_visible_to_its_actor_alone(tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("actors")
     (folder / "policy.yaml").write_text(
         "version: 1\n"

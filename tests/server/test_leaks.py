@@ -1,4 +1,4 @@
-"""No answer of a server tells what the caller may not see."""
+"""No response of a server reveals what the caller may not see."""
 
 from __future__ import annotations
 
@@ -64,43 +64,41 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     [{"name": "new", "pai": 1}, {"name": "new", "mail": "h@x"}],
     ids=["a property that is nearly a hidden one", "a value that a hidden row has"],
 )
-def test_a_load_that_is_refused_tells_nothing_of_what_is_hidden(
-    record: dict[str, object], server: Server
-) -> None:
+def test_a_refused_load_reveals_nothing_hidden(record: dict[str, object], server: Server) -> None:
     line = json.dumps({"type": "Person", "data": record})
 
-    answer = server.request(
+    response = server.request(
         "POST", "/graphs/default/load", token=CLERK, json={"data": line, "mode": "append"}
     )
 
-    assert answer.status_code == 400
-    assert not [secret for secret in SECRETS if secret in answer.text]
+    assert response.status_code == 400
+    assert not [secret for secret in SECRETS if secret in response.text]
 
 
 @pytest.mark.parametrize("is_dry_run", [True, False], ids=["dry run", "merge"])
-def test_a_merge_tells_no_row_of_a_branch_that_may_not_be_read(
+def test_a_merge_reveals_no_row_of_an_unreadable_branch(
     *, is_dry_run: bool, server: Server
 ) -> None:
-    asked = {"source": "draft", "target": "main", "dry_run": is_dry_run}
+    request = {"source": "draft", "target": "main", "dry_run": is_dry_run}
 
-    answer = server.request("POST", "/graphs/default/branches/merge", token=MERGER, json=asked)
+    response = server.request("POST", "/graphs/default/branches/merge", token=MERGER, json=request)
 
-    assert answer.status_code == (200 if is_dry_run else 409)
-    assert "divergent_update" in answer.text
-    assert "987654321" not in answer.text
+    assert response.status_code == (200 if is_dry_run else 409)
+    assert "divergent_update" in response.text
+    assert "987654321" not in response.text
 
 
-def test_a_picked_commit_tells_no_row_of_a_branch_that_may_not_be_read(server: Server) -> None:
+def test_a_cherry_pick_reveals_no_row_of_an_unreadable_branch(server: Server) -> None:
     head = server.request("GET", "/graphs/default/head?branch=draft", token=MERGER).json()[
         "commit_id"
     ]
 
-    answer = server.request(
+    response = server.request(
         "POST", f"/graphs/default/commits/{head}/cherry-pick", token=MERGER, json={}
     )
 
-    assert answer.status_code == 409
-    assert "987654321" not in answer.text
+    assert response.status_code == 409
+    assert "987654321" not in response.text
 
 
 @pytest.mark.parametrize(
@@ -114,11 +112,11 @@ def test_a_picked_commit_tells_no_row_of_a_branch_that_may_not_be_read(server: S
         "entity?type=Person&id=rob",
     ],
 )
-def test_a_read_tells_nothing_of_what_is_hidden(path: str, server: Server) -> None:
-    answer = server.request("GET", f"/graphs/default/{path}", token=CLERK)
+def test_a_read_reveals_nothing_hidden(path: str, server: Server) -> None:
+    response = server.request("GET", f"/graphs/default/{path}", token=CLERK)
 
-    assert answer.status_code == 200
-    assert not [secret for secret in SECRETS if secret in answer.text]
+    assert response.status_code == 200
+    assert not [secret for secret in SECRETS if secret in response.text]
 
 
 @pytest.mark.parametrize(
@@ -130,21 +128,21 @@ def test_a_read_tells_nothing_of_what_is_hidden(path: str, server: Server) -> No
         ("mcp", call_of("query", query=ALL_PEOPLE, branch="nothing")),
     ],
 )
-def test_a_branch_that_is_not_there_tells_no_other_to_who_may_not_list_them(
+def test_a_missing_branch_suggests_no_other_without_list_permission(
     path: str, body: object, server: Server
 ) -> None:
     headers = {"Accept": "application/json"}
 
-    answer = server.request(
+    response = server.request(
         "POST", f"/graphs/default/{path}", token=MERGER, json=body, headers=headers
     )
 
-    assert "not found" in answer.text
-    assert "main" not in answer.text
-    assert "draft" not in answer.text
+    assert "not found" in response.text
+    assert "main" not in response.text
+    assert "draft" not in response.text
 
 
-def test_a_job_tells_no_branch_to_who_may_not_list_them(server: Server) -> None:
+def test_a_job_reveals_no_branch_without_list_permission(server: Server) -> None:
     path = "/graphs/default/load?branch=nothing&async=true"
     headers = {"Content-Type": "application/x-ndjson"}
     with server.client(token=MERGER) as client:
@@ -156,13 +154,11 @@ def test_a_job_tells_no_branch_to_who_may_not_list_them(server: Server) -> None:
 
 
 @pytest.mark.parametrize("path", ["query", "retrieve"])
-def test_a_tag_does_not_tell_the_name_of_a_branch_that_may_not_be_read(
-    path: str, server: Server
-) -> None:
-    asked = {"query": ALL_PEOPLE} if path == "query" else {"text": "rob"}
-    body = {**asked, "snapshot": "signed"}
+def test_a_tag_does_not_reveal_the_name_of_an_unreadable_branch(path: str, server: Server) -> None:
+    request = {"query": ALL_PEOPLE} if path == "query" else {"text": "rob"}
+    body = {**request, "snapshot": "signed"}
 
-    answer = server.request("POST", f"/graphs/default/{path}", token=MERGER, json=body)
+    response = server.request("POST", f"/graphs/default/{path}", token=MERGER, json=body)
 
-    assert answer.status_code == 403
-    assert "main" not in answer.text
+    assert response.status_code == 403
+    assert "main" not in response.text

@@ -1,5 +1,6 @@
-"""Permission comes first on every route: a caller who may do nothing is shown no content, and one
-who sees a part is answered in words of that part."""
+"""Every route checks permission first: a caller without any is shown no content, and a restricted
+caller is shown only visible content.
+"""
 
 from __future__ import annotations
 
@@ -114,11 +115,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def receipt(server: Server) -> dict[str, object]:
-    """What Rita was given with the answer of a retrieval."""
-    answer = server.request(
+    """The receipt the Rita was with a retrieval."""
+    response = server.request(
         "POST", "/graphs/default/retrieve", token=TOKENS["rita"], json={"text": "motto"}
     )
-    found: dict[str, object] = answer.json()["receipt"]
+    found: dict[str, object] = response.json()["receipt"]
     return found
 
 
@@ -138,10 +139,10 @@ def open_to_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield running
 
 
-def ask(
+def send(
     server: Server, route: Route, receipt: dict[str, object], *, actor: str | None
 ) -> httpx.Response:
-    """What one caller is answered on a route, by a request that an allowed caller could make."""
+    """The response of a route to one caller, for a request that an allowed caller could make."""
     names = {"graph_id": "default", "name": "wages", "branch": "b", "tag": "t", "job_id": "j"}
     path = route.path.format(**names, commit_id="signed")
     path += ARGUMENTS.get(route.name, "") if route.method == "GET" else ""
@@ -155,22 +156,22 @@ def ask(
 def test_every_route_refuses_a_caller_who_may_do_nothing_before_any_content(
     server: Server, route: Route, receipt: dict[str, object]
 ) -> None:
-    answer = ask(server, route, receipt, actor="nil")
+    response = send(server, route, receipt, actor="nil")
 
-    # Stored queries are as good as absent for a caller who may run none.
-    assert answer.status_code == (404 if "/queries/" in route.path else 403), answer.text
-    assert not [name for name in CONTENT if name in answer.text]
+    # Stored queries look absent to a caller who may run none.
+    assert response.status_code == (404 if "/queries/" in route.path else 403), response.text
+    assert not [name for name in CONTENT if name in response.text]
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda each: f"{each.method} {each.path}")
-def test_every_route_answers_a_caller_who_sees_a_part_in_words_of_that_part(
+def test_every_route_shows_a_restricted_caller_only_visible_content(
     server: Server, route: Route, receipt: dict[str, object]
 ) -> None:
-    answer = ask(server, route, receipt, actor="pam")
+    response = send(server, route, receipt, actor="pam")
 
-    assert answer.status_code < 500
-    assert answer.status_code != 422, f"the request to this route is not valid: {answer.text}"
-    shown = [*answer.headers.values(), answer.text]
+    assert response.status_code < 500
+    assert response.status_code != 422, f"the request to this route is not valid: {response.text}"
+    shown = [*response.headers.values(), response.text]
     assert not [each for each in shown if str(server.folder) in each], shown
     assert not [name for name in UNSEEN if any(name in each for each in shown)], shown
 
@@ -204,7 +205,7 @@ def test_metrics_name_no_graph_that_the_caller_may_not_read(server: Server) -> N
     assert "omnigraph_http_requests" in hidden
 
 
-def test_a_snapshot_leaves_out_the_types_that_no_row_is_seen_of(server: Server) -> None:
+def test_a_snapshot_omits_types_without_visible_rows(server: Server) -> None:
     whole, part = (
         server.request("GET", "/graphs/default/snapshot", token=TOKENS[actor]).json()["tables"]
         for actor in ("rita", "pam")
@@ -220,13 +221,13 @@ def test_a_snapshot_leaves_out_the_types_that_no_row_is_seen_of(server: Server) 
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda each: f"{each.method} {each.path}")
-def test_no_answer_says_where_a_graph_is_stored(open_to_all: Server, route: Route) -> None:
+def test_no_response_reveals_where_a_graph_is_stored(open_to_all: Server, route: Route) -> None:
     receipt = open_to_all.request(
         "POST", "/graphs/default/retrieve", token=None, json={"text": "motto"}
     ).json()["receipt"]
 
-    answer = ask(open_to_all, route, receipt, actor=None)
+    response = send(open_to_all, route, receipt, actor=None)
 
-    assert answer.status_code < 500
-    assert str(open_to_all.folder) not in answer.text
-    assert not [each for each in answer.headers.values() if str(open_to_all.folder) in each]
+    assert response.status_code < 500
+    assert str(open_to_all.folder) not in response.text
+    assert not [each for each in response.headers.values() if str(open_to_all.folder) in each]

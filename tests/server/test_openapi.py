@@ -1,4 +1,4 @@
-"""The server's description of itself: valid, complete, and the one in the documents."""
+"""The OpenAPI document of the server: valid, complete, and the one in the documents."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_the_document_is_valid(*, is_authenticated: bool) -> None:
     validate(openapi_document(ROUTES, version="1.0", is_authenticated=is_authenticated))
 
 
-def test_a_server_shows_its_document_to_everybody(tmp_path: Path) -> None:  # case 140
+def test_a_server_shows_its_document_without_a_token(tmp_path: Path) -> None:  # case 140
     with open_server(tmp_path) as server, server.client(token=None) as client:
         shown = client.get("/openapi.json").json()
 
@@ -103,7 +103,7 @@ def test_operations_of_a_graph_are_named_and_nested() -> None:  # case 140
     assert {"cluster_invoke_query", "cluster_listBranches", "cluster_load"} <= set(ids)
 
 
-def test_what_is_deprecated_says_so() -> None:
+def test_deprecated_routes_are_marked() -> None:
     document = openapi_document(ROUTES, version="1.0", is_authenticated=True)
 
     found = {each["operationId"] for _, each in operations_of(document) if each.get("deprecated")}
@@ -154,4 +154,4 @@ def test_the_document_in_the_reference_is_the_servers() -> None:
     if os.environ.get("OMNIGRAPH_BLESS"):
         CHECKED_IN.write_text(text, encoding="utf-8")
 
-    assert CHECKED_IN.read_text(encoding="utf-8") == text, "OMNIGRAPH_BLESS=1 writes it anew"
+    assert CHECKED_IN.read_text(encoding="utf-8") == text, "OMNIGRAPH_BLESS=1 rewrites it"

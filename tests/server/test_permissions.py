@@ -77,12 +77,12 @@ def ragnor(server: Server) -> Iterator[httpx.Client]:
 
 def test_a_branch_that_is_protected_is_not_changed(bruno: httpx.Client) -> None:  # case 56
     protected = add_person(bruno, "Eve", branch="main")
-    spelled = add_person(bruno, "Eve", branch=" main ")
+    padded = add_person(bruno, "Eve", branch=" main ")
     allowed = add_person(bruno, "Eve", branch="feature")
 
     says = "policy denied action 'change' on branch 'main' for actor 'bruno'"
     require_refused(protected, 403, code="forbidden", says=says)
-    require_refused(spelled, 403, code="forbidden", says=says)
+    require_refused(padded, 403, code="forbidden", says=says)
     assert allowed.json()["actor_id"] == "bruno"
 
 
@@ -90,9 +90,9 @@ def test_a_commit_is_by_the_holder_of_the_token(bruno: httpx.Client) -> None:  #
     body = {
         "data": lines(node("Person", name="Zoe")),
         "branch": "feature",
-        "actor_id": "somebody-else",
+        "actor_id": "another-actor",
     }
-    bruno.post(f"{G}/load", json=body, headers={"X-Actor-Id": "somebody-else"})
+    bruno.post(f"{G}/load", json=body, headers={"X-Actor-Id": "another-actor"})
 
     commits = bruno.get(f"{G}/commits", params={"branch": "feature"}).json()["commits"]
 
@@ -109,14 +109,14 @@ def test_export_is_a_permission_of_its_own(
     assert allowed.status_code == 200
 
 
-def test_a_branch_is_not_deleted_by_everybody(bruno: httpx.Client) -> None:  # case 59
-    answer = bruno.delete(f"{G}/branches/feature")
+def test_deleting_a_branch_needs_its_own_permission(bruno: httpx.Client) -> None:  # case 59
+    response = bruno.delete(f"{G}/branches/feature")
 
-    require_refused(answer, 403, code="forbidden", says="policy denied action 'branch_delete'")
+    require_refused(response, 403, code="forbidden", says="policy denied action 'branch_delete'")
     assert "feature" in bruno.get(f"{G}/branches").json()["branches"]
 
 
-def test_a_merge_into_a_protected_branch_is_for_some(
+def test_a_merge_into_a_protected_branch_needs_permission(
     bruno: httpx.Client, ragnor: httpx.Client
 ) -> None:
     add_person(bruno, "Merged", branch="feature")
@@ -142,20 +142,20 @@ def test_a_merge_into_a_protected_branch_is_for_some(
         ("POST", "/commits/x/cherry-pick", {"onto": "main"}),
     ],
 )
-def test_what_no_rule_allows_is_denied(
+def test_an_action_that_no_rule_allows_is_denied(
     ragnor: httpx.Client, method: str, path: str, body: object
 ) -> None:
-    answer = ragnor.request(method, f"{G}{path}", json=body)
+    response = ragnor.request(method, f"{G}{path}", json=body)
 
-    assert answer.status_code == 403, answer.text
-    assert "policy denied action" in answer.json()["error"]
+    assert response.status_code == 403, response.text
+    assert "policy denied action" in response.json()["error"]
 
 
-def test_whoever_is_in_no_group_reads_nothing(server: Server) -> None:  # case 64
+def test_a_caller_in_no_group_reads_nothing(server: Server) -> None:  # case 64
     with server.client(token="token-stranger") as stranger:
-        answer = stranger.post(f"{G}/query", json={"query": ALL_PEOPLE})
+        response = stranger.post(f"{G}/query", json={"query": ALL_PEOPLE})
 
-    require_refused(answer, 403, code="forbidden", says="stranger")
+    require_refused(response, 403, code="forbidden", says="stranger")
 
 
 def test_reading_may_be_for_protected_branches_only(tmp_path: Path) -> None:  # case 61
@@ -173,7 +173,7 @@ def test_reading_may_be_for_protected_branches_only(tmp_path: Path) -> None:  # 
     assert statuses == [200, 403, 403, 200]
 
 
-def test_graphs_are_listed_to_those_whom_the_servers_policy_allows(tmp_path: Path) -> None:
+def test_graphs_are_listed_to_callers_whom_the_servers_policy_allows(tmp_path: Path) -> None:
     (tmp_path / "server.yaml").write_text(LISTS, encoding="utf-8")
     environment = {"OMNIGRAPH_SERVER_BEARER_TOKENS_JSON": '{"rita": "t-rita", "sam": "t-sam"}'}
     arguments = ("--server-policy", str(tmp_path / "server.yaml"))

@@ -1,4 +1,4 @@
-"""What goes wrong is told in one shape, with an id to ask about, and without what is not theirs."""
+"""Errors have one shape, with a request id, and reveal nothing hidden."""
 
 from collections.abc import Iterator
 
@@ -26,7 +26,7 @@ def client(server: Server) -> Iterator[httpx.Client]:
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/graphs/x/schema", "/nowhere", "/graphs/_/x"])
-def test_every_answer_has_an_id_of_its_own(client: httpx.Client, path: str) -> None:
+def test_every_response_has_its_own_request_id(client: httpx.Client, path: str) -> None:
     first, second = client.get(path), client.get(path)
 
     ids = [each.headers["X-Request-Id"] for each in (first, second)]
@@ -34,27 +34,29 @@ def test_every_answer_has_an_id_of_its_own(client: httpx.Client, path: str) -> N
     assert ids[0] != ids[1]
 
 
-def test_a_callers_own_id_is_kept_and_logged(server: Server, client: httpx.Client) -> None:
-    answer = client.get("/graphs/default/schema", headers={"X-Request-Id": "my-id.1"})
+def test_a_request_id_of_the_caller_is_returned_and_logged(
+    server: Server, client: httpx.Client
+) -> None:
+    response = client.get("/graphs/default/schema", headers={"X-Request-Id": "my-id.1"})
 
-    assert answer.headers["X-Request-Id"] == "my-id.1"
+    assert response.headers["X-Request-Id"] == "my-id.1"
     assert server.wait_for_line("graph routed", request_id="my-id.1")["graph"] == "default"
     assert server.wait_for_line("request", request_id="my-id.1")["status"] == 200
 
 
 @pytest.mark.parametrize("id", [b"", b"x" * 65, b"a b", b"a\tb", b'{"a":1}', "ä".encode()])
 def test_an_id_that_is_long_or_unclean_is_replaced(client: httpx.Client, id: bytes) -> None:
-    answer = client.get("/healthz", headers={b"X-Request-Id": id})
+    response = client.get("/healthz", headers={b"X-Request-Id": id})
 
-    assert answer.headers["X-Request-Id"].encode("latin-1") != id
+    assert response.headers["X-Request-Id"].encode("latin-1") != id
 
 
-def test_a_mutation_sent_as_a_query_is_told_where_to_go(client: httpx.Client) -> None:
-    answer = client.post("/graphs/default/query", json={"query": INSERT, "params": {"n": "Eve"}})
+def test_a_mutation_sent_as_a_query_is_refused_with_its_route(client: httpx.Client) -> None:
+    response = client.post("/graphs/default/query", json={"query": INSERT, "params": {"n": "Eve"}})
 
-    assert answer.status_code == 400
-    assert "contains mutations" in answer.json()["error"]
-    assert "POST /mutate" in answer.json()["error"]
+    assert response.status_code == 400
+    assert "contains mutations" in response.json()["error"]
+    assert "POST /mutate" in response.json()["error"]
 
 
 def test_conflicts_of_a_merge_are_listed(client: httpx.Client) -> None:
@@ -70,13 +72,13 @@ def test_conflicts_of_a_merge_are_listed(client: httpx.Client) -> None:
             },
         ).raise_for_status()
 
-    answer = client.post("/graphs/default/branches/merge", json={"source": "side"})
+    response = client.post("/graphs/default/branches/merge", json={"source": "side"})
 
-    assert answer.status_code == 409
-    told = answer.json()
-    assert told["code"] == "conflict"
-    assert told["error"] == "merge conflicts: node:Person:Alice (divergent_update)"
-    found = [(each["table_key"], each["row_id"], each["kind"]) for each in told["merge_conflicts"]]
+    assert response.status_code == 409
+    body = response.json()
+    assert body["code"] == "conflict"
+    assert body["error"] == "merge conflicts: node:Person:Alice (divergent_update)"
+    found = [(each["table_key"], each["row_id"], each["kind"]) for each in body["merge_conflicts"]]
     assert found == [("node:Person", "Alice", "divergent_update")]
 
 
@@ -86,7 +88,7 @@ def test_conflicts_of_a_merge_are_listed(client: httpx.Client) -> None:
         ("POST", "/query", {"query": "nonsense"}),
         ("POST", "/query", {"query": FIND_PERSON, "name": "all_people", "branch": "none"}),
         ("POST", "/query", {"query": FIND_PERSON, "name": "all_people", "snapshot": "none"}),
-        ("POST", "/load", {"data": '{"type": "Nobody", "data": {}}', "mode": "merge"}),
+        ("POST", "/load", {"data": '{"type": "Absent", "data": {}}', "mode": "merge"}),
         ("POST", "/load", {"data": "\x00", "mode": "merge"}),
         ("POST", "/branches", {"name": "../../etc"}),
         ("DELETE", "/branches/none", None),
@@ -94,15 +96,15 @@ def test_conflicts_of_a_merge_are_listed(client: httpx.Client) -> None:
         ("POST", "/schema/apply", {"schema_source": "node"}),
     ],
 )
-def test_no_answer_tells_where_the_graph_is_or_how_the_server_is_made(
+def test_no_error_reveals_the_location_or_the_implementation(
     server: Server, client: httpx.Client, method: str, path: str, body: object
 ) -> None:
-    answer = client.request(method, f"/graphs/default{path}", json=body)
+    response = client.request(method, f"/graphs/default{path}", json=body)
 
-    assert answer.status_code in range(400, 500)
-    assert set(answer.json()) >= {"error", "code"}
+    assert response.status_code in range(400, 500)
+    assert set(response.json()) >= {"error", "code"}
     for secret in (str(server.folder), "Traceback", ".py", "site-packages"):
-        assert secret not in answer.text
+        assert secret not in response.text
 
 
 def test_a_graph_that_is_broken_is_a_500_whose_trace_is_in_the_log_only(
@@ -116,14 +118,14 @@ def test_a_graph_that_is_broken_is_a_500_whose_trace_is_in_the_log_only(
         for file in (server.store / "nodes").rglob("*.manifest"):
             file.write_bytes(b"nonsense")
 
-        answer = client.post(
+        response = client.post(
             "/graphs/default/query",
             json={"query": FIND_PERSON, "name": "all_people"},
             headers={"X-Request-Id": "broken-1"},
         )
 
-        assert answer.status_code == 500
-        assert answer.json()["code"] in ("internal", "unavailable")
-        assert str(folder) not in answer.text
+        assert response.status_code == 500
+        assert response.json()["code"] in ("internal", "unavailable")
+        assert str(folder) not in response.text
         lines = [each for each in server.log_lines() if each.get("request_id") == "broken-1"]
         assert any(each["level"] == "error" and "trace" in each for each in lines)

@@ -1,6 +1,6 @@
-"""Commits that a recovery made true are found by the recovery actor, also if rolled forward.
+"""Commits that a recovery published are found by the recovery actor, also if rolled forward.
 
-The same graph is asked in Python, by the command line and through a server: one write of it was
+The same graph is read in Python, by the command line and through a server: one write of it was
 rolled forward, one rolled back, one discarded with its branch, and one left nothing to recover.
 """
 
@@ -56,7 +56,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     social_graph(root).close()
     stop(root, 'insert Person { name: "Eve" }')
     recover(root)
-    # The checks of this write relied on a version that is not the one of the branch any more.
+    # The checks of this write relied on a version that the branch has left.
     stop(root, 'insert Person { name: "Fay" }', relied_on={"node:Person": 1})
     recover(root)
     stop(root, 'insert Company { name: "Initech" }', branch="gone", commit_id="none")
@@ -67,7 +67,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_python_lists_every_commit_that_a_recovery_made_true(folder: Path) -> None:
+def test_python_lists_every_commit_that_a_recovery_published(folder: Path) -> None:
     with omnigraph.open(str(folder / "graph"), read_only=True) as graph:
         found = graph.commits(actor=RECOVERY_ACTOR)
         by_ann = graph.commits(actor="ann")
@@ -101,7 +101,7 @@ def test_a_command_lists_and_marks_them(folder: Path) -> None:
 def test_a_server_lists_and_marks_them_for_requests_and_for_a_remote_graph(folder: Path) -> None:
     with open_server(folder) as server, server.client(token=None) as client:
         body = client.get(f"{G}/commits", params={"actor": RECOVERY_ACTOR}).json()["commits"]
-        none = client.get(f"{G}/commits", params={"actor": "nobody"}).json()["commits"]
+        none = client.get(f"{G}/commits", params={"actor": "absent"}).json()["commits"]
         with omnigraph.connect(server.url) as remote:
             found = remote.commits(actor=RECOVERY_ACTOR)
     with omnigraph.open(str(folder / "graph"), read_only=True) as graph:

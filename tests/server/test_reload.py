@@ -1,4 +1,4 @@
-"""Reloading: what was applied meanwhile is served from one moment on, and no request is dropped."""
+"""Reloading: the applied configuration is served atomically, and no request is dropped."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def apply(folder: Path) -> None:
     assert applied.fields["converged"] is True, applied
 
 
-def test_what_was_applied_meanwhile_is_served_after_a_reload(tmp_path: Path) -> None:
+def test_a_newly_applied_configuration_is_served_after_a_reload(tmp_path: Path) -> None:
     policed_cluster(tmp_path)
     with cluster_server(tmp_path) as server:
         write_files(tmp_path, {"people.pg": PEOPLE_WITH_EMAIL, "queries/people.gq": FIND_EMAIL})
@@ -48,7 +48,7 @@ def test_what_was_applied_meanwhile_is_served_after_a_reload(tmp_path: Path) -> 
         catalog = f"{KNOWLEDGE}/queries"
         before = server.request("GET", catalog, token="t-rob").json()["queries"]
 
-        answer = reload(server)
+        response = reload(server)
 
         after = server.request("GET", catalog, token="t-rob").json()["queries"]
         found = server.request(
@@ -57,7 +57,7 @@ def test_what_was_applied_meanwhile_is_served_after_a_reload(tmp_path: Path) -> 
         more = server.request("GET", "/graphs/more/snapshot", token="t-rob")
 
     assert [each["name"] for each in before] == ["add_person", "find_person"]
-    assert answer.json() == {
+    assert response.json() == {
         "revision": 3,
         "graphs": ["knowledge", "map", "more"],
         "quarantined": [],
@@ -84,19 +84,19 @@ def test_a_policy_holds_from_the_reload_on(tmp_path: Path) -> None:
     assert (denied.status_code, allowed.status_code, forbidden.status_code) == (403, 200, 403)
 
 
-def test_only_who_may_administer_the_server_reloads_it(tmp_path: Path) -> None:
+def test_a_reload_needs_the_admin_permission(tmp_path: Path) -> None:
     policed_cluster(tmp_path)
     with cluster_server(tmp_path) as server:
-        by_rob, by_nobody = reload(server, token="t-rob"), reload(server, token="none")
+        by_rob, by_unknown = reload(server, token="t-rob"), reload(server, token="none")
     write_files(tmp_path, {"server.yaml": SERVER.replace(", admin]", "]")})
     apply(tmp_path)
     with cluster_server(tmp_path) as server:
         by_ann = reload(server)
 
-    assert (by_rob.status_code, by_nobody.status_code, by_ann.status_code) == (403, 401, 403)
+    assert (by_rob.status_code, by_unknown.status_code, by_ann.status_code) == (403, 401, 403)
 
 
-def test_what_cannot_be_served_does_not_take_the_place_of_what_is(tmp_path: Path) -> None:
+def test_a_cluster_that_cannot_be_served_does_not_replace_the_served_one(tmp_path: Path) -> None:
     policed_cluster(tmp_path)
     with cluster_server(tmp_path) as server:
         write_sidecar(tmp_path, "map")
@@ -115,7 +115,7 @@ def test_what_cannot_be_served_does_not_take_the_place_of_what_is(tmp_path: Path
     assert found == [200, 200]
 
 
-def test_a_graph_that_is_not_declared_any_more_is_gone_after_a_reload(tmp_path: Path) -> None:
+def test_an_undeclared_graph_is_not_served_after_a_reload(tmp_path: Path) -> None:
     policed_cluster(tmp_path)
     declare(tmp_path, more={"schema": "people.pg"})
     apply(tmp_path)
@@ -125,12 +125,12 @@ def test_a_graph_that_is_not_declared_any_more_is_gone_after_a_reload(tmp_path: 
         invoke_command("cluster", "approve", "graph.more", *config)
         apply(tmp_path)
 
-        answer = reload(server)
+        response = reload(server)
 
-        gone = server.request("GET", "/graphs/more/snapshot", token="t-rob")
+        removed = server.request("GET", "/graphs/more/snapshot", token="t-rob")
 
-    assert answer.json()["graphs"] == ["knowledge", "map"]
-    assert gone.status_code == 404
+    assert response.json()["graphs"] == ["knowledge", "map"]
+    assert removed.status_code == 404
 
 
 def test_a_signal_reloads_and_a_reload_that_is_refused_is_logged(tmp_path: Path) -> None:
@@ -145,23 +145,23 @@ def test_a_signal_reloads_and_a_reload_that_is_refused_is_logged(tmp_path: Path)
         (tmp_path / "__cluster/state.json").unlink()
         os.kill(server.process.pid, signal.SIGHUP)
         refused = server.wait_for_line("reload refused")
-        answer = server.request("GET", f"{KNOWLEDGE}/snapshot", token="t-rob")
+        response = server.request("GET", f"{KNOWLEDGE}/snapshot", token="t-rob")
 
     assert [each["name"] for each in catalog] == ["find_person"]
     assert "cluster_state_missing" in str(refused["reason"])
-    assert answer.status_code == 200
+    assert response.status_code == 200
 
 
-def test_many_signals_at_once_are_few_reloads(tmp_path: Path) -> None:
+def test_many_concurrent_signals_cause_few_reloads(tmp_path: Path) -> None:
     policed_cluster(tmp_path)
     with cluster_server(tmp_path) as server:
         for _ in range(100):
             os.kill(server.process.pid, signal.SIGHUP)
         server.wait_for_line("reloaded")
-        answer = reload(server)
+        response = reload(server)
         reloads = sum(line["event"] == "reloaded" for line in server.log_lines())
 
-    assert answer.status_code == 200
+    assert response.status_code == 200
     assert reloads < 50
 
 
@@ -174,14 +174,14 @@ def test_reloads_drop_no_request(tmp_path: Path) -> None:
 
         def read(client: httpx.Client) -> None:
             path = f"{KNOWLEDGE}/queries/find_person"
-            answer = client.post(path, json={"params": {"name": "Zoe"}})
-            statuses.append(answer.status_code)
+            response = client.post(path, json={"params": {"name": "Zoe"}})
+            statuses.append(response.status_code)
 
         def write(client: httpx.Client) -> None:
             name = f"n{len(statuses)}-{threading.get_ident()}"
             path = f"{KNOWLEDGE}/queries/add_person"
-            answer = client.post(path, json={"params": {"name": name}})
-            statuses.append(answer.status_code)
+            response = client.post(path, json={"params": {"name": name}})
+            statuses.append(response.status_code)
 
         def go_on(work: Callable[[httpx.Client], None]) -> None:
             with server.client(token="t-ann") as client:
@@ -192,7 +192,7 @@ def test_reloads_drop_no_request(tmp_path: Path) -> None:
         for each in users:
             each.start()
         try:
-            # Another policy each time, so that each time the graph is opened anew.
+            # Another policy each time, so that the graph is reopened each time.
             for number in range(4):
                 write_files(tmp_path, {"everything.yaml": texts[1 - number % 2]})
                 apply(tmp_path)
@@ -208,7 +208,7 @@ def test_reloads_drop_no_request(tmp_path: Path) -> None:
     assert errors == []
 
 
-def test_a_load_that_goes_on_outlives_the_revision_that_it_began_in(tmp_path: Path) -> None:
+def test_a_background_load_outlives_the_revision_that_it_began_in(tmp_path: Path) -> None:
     policed_cluster(tmp_path)
     rows = "".join(
         f'{{"type":"Person","data":{{"name":"p{number}"}}}}\n' for number in range(50_000)

@@ -1,4 +1,4 @@
-"""Retrieval over HTTP: by a text, by a query, by a stored query, and again by a receipt."""
+"""Retrieval over HTTP: by a text, by a query, by a stored query, and replayed by a receipt."""
 
 from __future__ import annotations
 
@@ -85,32 +85,32 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield running
 
 
-def test_a_text_is_answered_with_passages_and_a_receipt(client: httpx.Client) -> None:
-    answer = client.post(f"{G}/retrieve", json={"text": "alice", "k": 1})
+def test_a_text_query_returns_passages_and_a_receipt(client: httpx.Client) -> None:
+    response = client.post(f"{G}/retrieve", json={"text": "alice", "k": 1})
 
-    body = answer.json()
+    body = response.json()
     assert body["text"].startswith('Person "Alice"\n')
     first = body["passages"][0]
     assert (first["rank"], first["type"], first["id"]) == (1, "Person", "Alice")
     assert first["properties"]["name"] == "Alice"
     assert body["receipt"]["commit_id"] == head_of(client, "main")
-    assert answer.headers["omnigraph-graph-commit"] == body["receipt"]["commit_id"]
+    assert response.headers["omnigraph-graph-commit"] == body["receipt"]["commit_id"]
 
 
 def test_the_defaults_are_those_of_the_python_call(
     client: httpx.Client, graph: RemoteGraph
 ) -> None:
-    answer = client.post(f"{G}/retrieve", json={"text": "alice"})
+    response = client.post(f"{G}/retrieve", json={"text": "alice"})
 
-    assert answer.json()["receipt"] == graph.retrieve("alice").receipt.to_json()
+    assert response.json()["receipt"] == graph.retrieve("alice").receipt.to_json()
 
 
 def test_a_receipt_is_replayed_to_the_byte(client: httpx.Client) -> None:
-    answer = client.post(f"{G}/retrieve", json={"text": "bob", "hops": 2})
+    response = client.post(f"{G}/retrieve", json={"text": "bob", "hops": 2})
 
-    again = client.post(f"{G}/replay", json={"receipt": answer.json()["receipt"]})
+    again = client.post(f"{G}/replay", json={"receipt": response.json()["receipt"]})
 
-    assert again.content == answer.content
+    assert again.content == response.content
 
 
 @pytest.mark.parametrize(
@@ -132,13 +132,13 @@ def test_a_receipt_is_replayed_to_the_byte(client: httpx.Client) -> None:
         ("/queries/friends/retrieve", {"params": {"name": "x"}, "edges": ["No"]}, 400, "No"),
     ],
 )
-def test_what_cannot_be_retrieved_is_refused(
+def test_an_invalid_retrieval_is_refused(
     client: httpx.Client, path: str, body: object, status: int, says: str
 ) -> None:
-    answer = client.post(f"{G}{path}", json=body)
+    response = client.post(f"{G}{path}", json=body)
 
-    assert answer.status_code == status, answer.text
-    assert says in answer.json()["error"]
+    assert response.status_code == status, response.text
+    assert says in response.json()["error"]
 
 
 TEXT = {"text": "alice"}
@@ -158,23 +158,25 @@ def test_a_receipt_that_is_nested_deep_is_refused(
     changed[field] = "here"
     body = json.dumps({"receipt": receipt}).replace('"here"', "[" * depth + "]" * depth)
 
-    answer = client.post(f"{G}/replay", content=body, headers={"Content-Type": "application/json"})
+    response = client.post(
+        f"{G}/replay", content=body, headers={"Content-Type": "application/json"}
+    )
 
-    require_refused(answer, 400, code="bad_request", says="")
-    assert len(answer.content) < 1_000
+    require_refused(response, 400, code="bad_request", says="")
+    assert len(response.content) < 1_000
 
 
 @pytest.mark.parametrize("change", [{"edges": ["No"]}, {"types": ["No"]}])
-def test_a_receipt_that_names_what_is_not_there_is_refused(
+def test_a_receipt_that_names_a_missing_node_is_refused(
     client: httpx.Client, change: dict[str, object]
 ) -> None:
     receipt = client.post(f"{G}/retrieve", json={"text": "alice"}).json()["receipt"]
     receipt["request"] |= change
     receipt["query_hash"] = hash_query(*parse_query(receipt))
 
-    answer = client.post(f"{G}/replay", json={"receipt": receipt})
+    response = client.post(f"{G}/replay", json={"receipt": receipt})
 
-    require_refused(answer, 400, code="bad_request", says="'No' not found")
+    require_refused(response, 400, code="bad_request", says="'No' not found")
 
 
 @pytest.mark.parametrize("path", ["/query", "/retrieve-by", "/queries/friends", "/mutate"])
@@ -182,9 +184,9 @@ def test_values_that_are_nested_deep_are_refused(client: httpx.Client, path: str
     deep = "[" * 1_015 + "]" * 1_015
     body = json.dumps({"query": ALL_PEOPLE, "params": {"name": "here"}}).replace('"here"', deep)
 
-    answer = client.post(f"{G}{path}", content=body, headers={"Content-Type": "application/json"})
+    response = client.post(f"{G}{path}", content=body, headers={"Content-Type": "application/json"})
 
-    require_refused(answer, 400, code="bad_request", says="deep")
+    require_refused(response, 400, code="bad_request", says="deep")
 
 
 # Stored queries
@@ -195,25 +197,25 @@ def test_a_stored_query_says_what_a_retrieval_starts_from(
 ) -> None:
     body = {"params": {"name": "Alice"}, "hops": 0}
 
-    answer = client.post(f"{G}/queries/friends/retrieve", json=body).json()
+    response = client.post(f"{G}/queries/friends/retrieve", json=body).json()
 
     invoked = client.post(f"{G}/queries/friends", json={"params": {"name": "Alice"}}).json()
     friends = [row["q.name"] for row in invoked["rows"]]
-    assert [each["id"] for each in answer["passages"]] == friends
+    assert [each["id"] for each in response["passages"]] == friends
     found = graph.retrieve_stored("friends", {"name": "Alice"}, hops=0)
-    assert (found.text, found.receipt.to_json()) == (answer["text"], answer["receipt"])
+    assert (found.text, found.receipt.to_json()) == (response["text"], response["receipt"])
 
 
-def test_the_text_of_a_stored_query_is_in_no_answer_and_its_receipt_is_replayed(
+def test_a_stored_querys_text_is_in_no_response_and_its_receipt_can_be_replayed(
     client: httpx.Client, graph: RemoteGraph
 ) -> None:
-    answer = client.post(f"{G}/queries/friends/retrieve", json={"params": {"name": "Alice"}})
-    receipt = answer.json()["receipt"]
+    response = client.post(f"{G}/queries/friends/retrieve", json={"params": {"name": "Alice"}})
+    receipt = response.json()["receipt"]
 
     again = client.post(f"{G}/replay", json={"receipt": receipt})
 
-    assert again.content == answer.content
-    assert SECRET not in answer.text
+    assert again.content == response.content
+    assert SECRET not in response.text
     found = graph.replay(receipt)
     assert isinstance(found.receipt.request, QueryRequest)
     assert (found.receipt.request.name, found.receipt.request.query) == ("friends", None)
@@ -236,7 +238,7 @@ def test_a_receipt_of_a_stored_query_that_was_changed_is_refused(
     assert SECRET not in str(refused.value)
 
 
-def test_a_receipt_of_a_stored_query_is_for_the_server_that_has_it(
+def test_a_receipt_of_a_stored_query_needs_the_server_that_has_the_query(
     server: Server, graph: RemoteGraph
 ) -> None:
     found = graph.retrieve_stored("friends", {"name": "Alice"})
@@ -301,10 +303,10 @@ def test_a_receipt_moves_between_a_server_and_an_open_graph(
         assert graph.replay(here.receipt) == embedded.replay(there.receipt) == here
 
 
-# Who may
+# Permissions
 
 
-def test_retrieving_is_reading_of_the_branch_that_is_looked_at(guarded: Server) -> None:
+def test_a_retrieval_needs_the_read_permission_of_its_branch(guarded: Server) -> None:
     with (
         omnigraph.connect(guarded.url, token=TOKENS["rd"]) as reader,
         omnigraph.connect(guarded.url, token=TOKENS["ma"]) as of_main,
@@ -323,19 +325,19 @@ def test_retrieving_is_reading_of_the_branch_that_is_looked_at(guarded: Server) 
 
         assert [each.id for each in found.passages] == ["Zoe"]
         assert of_main.retrieve("alice") == reader.retrieve("alice")
-        for ask in refused:
+        for call in refused:
             with pytest.raises(ForbiddenError):
-                ask()
+                call()
 
 
-def test_a_stored_query_is_for_those_who_may_invoke_and_read(guarded: Server) -> None:
-    asked = {"params": {"name": "Alice"}}
+def test_a_retrieval_by_stored_query_needs_invoke_and_read_permissions(guarded: Server) -> None:
+    request = {"params": {"name": "Alice"}}
     path = f"{G}/queries/friends/retrieve"
 
-    allowed = guarded.request("POST", path, token=TOKENS["full"], json=asked)
-    reader = guarded.request("POST", path, token=TOKENS["rd"], json=asked)
-    unknown = guarded.request("POST", f"{G}/queries/no/retrieve", token=TOKENS["rd"], json=asked)
-    invoker = guarded.request("POST", path, token=TOKENS["io"], json=asked)
+    allowed = guarded.request("POST", path, token=TOKENS["full"], json=request)
+    reader = guarded.request("POST", path, token=TOKENS["rd"], json=request)
+    unknown = guarded.request("POST", f"{G}/queries/no/retrieve", token=TOKENS["rd"], json=request)
+    invoker = guarded.request("POST", path, token=TOKENS["io"], json=request)
 
     assert allowed.status_code == 200, allowed.text
     assert (reader.status_code, reader.content) == (unknown.status_code, unknown.content)
@@ -348,6 +350,6 @@ def test_a_stored_query_is_for_those_who_may_invoke_and_read(guarded: Server) ->
     require_refused(hidden, 404, code="not_found", says="stored query not found")
 
 
-def test_a_stored_query_that_is_not_there_is_not_found(graph: RemoteGraph) -> None:
+def test_a_missing_stored_query_is_not_found(graph: RemoteGraph) -> None:
     with pytest.raises(NotFoundError):
         graph.retrieve_stored("nothing")

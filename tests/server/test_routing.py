@@ -1,4 +1,4 @@
-"""From a request line to a route: ids, percent signs, sizes and kinds of bodies."""
+"""From a request line to a route: ids, percent encoding, sizes and types of bodies."""
 
 import socket
 import time
@@ -41,10 +41,10 @@ def client(server: Server) -> Iterator[httpx.Client]:
 
 @pytest.mark.parametrize("path", ["/snapshot", "/query", "/", "/graphs/default"])
 def test_there_are_no_other_routes(client: httpx.Client, path: str) -> None:
-    answer = client.get(path)
+    response = client.get(path)
 
-    assert answer.status_code == 404
-    assert answer.json()["code"] == "not_found"
+    assert response.status_code == 404
+    assert response.json()["code"] == "not_found"
 
 
 @pytest.mark.parametrize(
@@ -52,79 +52,79 @@ def test_there_are_no_other_routes(client: httpx.Client, path: str) -> None:
     [("query", "POST"), ("branches", "GET, HEAD, POST"), ("schema", "GET, HEAD")],
 )
 def test_a_path_has_the_methods_that_it_has(client: httpx.Client, path: str, allowed: str) -> None:
-    answer = client.put(f"/graphs/default/{path}", json={})
+    response = client.put(f"/graphs/default/{path}", json={})
 
-    assert answer.status_code == 405
-    assert answer.json()["code"] == "method_not_allowed"
-    assert answer.headers["allow"] == allowed
+    assert response.status_code == 405
+    assert response.json()["code"] == "method_not_allowed"
+    assert response.headers["allow"] == allowed
 
 
 @pytest.mark.parametrize(
     "graph_id",
     ["bad_id", "healthz", "graphs", "openapi", "policies", "a%2Fb", "x" * 65, "ä"],
 )
-def test_what_is_no_graph_id_is_refused(client: httpx.Client, graph_id: str) -> None:
-    answer = client.get(f"/graphs/{graph_id}/snapshot")
+def test_an_invalid_graph_id_is_refused(client: httpx.Client, graph_id: str) -> None:
+    response = client.get(f"/graphs/{graph_id}/snapshot")
 
-    assert answer.status_code == 400
-    assert answer.json()["code"] == "bad_request"
+    assert response.status_code == 400
+    assert response.json()["code"] == "bad_request"
 
 
 def test_a_graph_that_is_not_served_is_not_found(client: httpx.Client) -> None:
-    answer = client.get(f"/graphs/{'x' * 64}/snapshot")
+    response = client.get(f"/graphs/{'x' * 64}/snapshot")
 
-    assert answer.status_code == 404
-    told = answer.json()
-    assert (told["error"], told["code"]) == (f"graph '{'x' * 64}' not found", "not_found")
+    assert response.status_code == 404
+    body = response.json()
+    assert (body["error"], body["code"]) == (f"graph '{'x' * 64}' not found", "not_found")
 
 
 def test_a_name_in_a_path_may_hold_a_slash(client: httpx.Client) -> None:
     client.post("/graphs/default/branches", json={"name": "a/b"})
 
-    answer = client.delete("/graphs/default/branches/a%2Fb")
+    response = client.delete("/graphs/default/branches/a%2Fb")
 
-    assert answer.status_code == 200
-    assert answer.json()["name"] == "a/b"
+    assert response.status_code == 200
+    assert response.json()["name"] == "a/b"
 
 
-def test_a_name_that_is_no_utf_8_is_refused(client: httpx.Client) -> None:
-    answer = client.delete("/graphs/default/branches/%ff")
+def test_a_name_that_is_not_utf_8_is_refused(client: httpx.Client) -> None:
+    response = client.delete("/graphs/default/branches/%ff")
 
-    assert answer.status_code == 400
+    assert response.status_code == 400
 
 
 def test_a_body_over_a_mebibyte_is_too_long_where_nothing_is_loaded(client: httpx.Client) -> None:
     query = FIND_PERSON + "//" + "x" * MEBIBYTE
 
-    answer = client.post("/graphs/default/read", json={"query_source": query})
+    response = client.post("/graphs/default/read", json={"query_source": query})
 
-    assert answer.status_code == 413
-    assert answer.json()["code"] == "resource_limit"
+    assert response.status_code == 413
+    assert response.json()["code"] == "resource_limit"
 
 
 def test_a_body_of_unknown_length_is_cut_off_where_it_gets_too_long(client: httpx.Client) -> None:
     pieces = (b"x" * 65536 for _ in range(20))
 
-    answer = client.post(
+    response = client.post(
         "/graphs/default/query", content=pieces, headers={"Content-Type": "application/json"}
     )
 
-    assert answer.status_code == 413
+    assert response.status_code == 413
 
 
 def test_a_load_may_be_longer(client: httpx.Client) -> None:
     record = '{"type": "Person", "data": {"name": "Zoe"}}'
     lines = record + " " * 2 * MEBIBYTE
 
-    answer = client.post("/graphs/default/load", json={"mode": "merge", "data": lines})
+    response = client.post("/graphs/default/load", json={"mode": "merge", "data": lines})
 
-    assert answer.status_code == 200
+    assert response.status_code == 200
 
 
 def test_a_load_has_a_bound_too(client: httpx.Client) -> None:
-    answer = client.post("/graphs/default/load", json={"data": " " * (32 * MEBIBYTE)})
+    response = client.post("/graphs/default/load", json={"data": " " * (32 * MEBIBYTE)})
 
-    assert answer.status_code == 413
+    assert response.status_code == 413
 
 
 @pytest.mark.parametrize(
@@ -146,10 +146,10 @@ def test_a_body_has_to_be_json_of_the_right_shape(
 ) -> None:
     headers = {} if kind is None else {"Content-Type": kind}
 
-    answer = client.post("/graphs/default/query", content=content, headers=headers)
+    response = client.post("/graphs/default/query", content=content, headers=headers)
 
-    assert answer.status_code == status
-    assert set(answer.json()) == {"error", "code"}
+    assert response.status_code == status
+    assert set(response.json()) == {"error", "code"}
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda each: f"{each.method} {each.path}")
@@ -158,9 +158,9 @@ def test_every_route_refuses_a_query_parameter_that_it_does_not_know(
 ) -> None:
     path = route.path.replace("{graph_id}", "default").replace("{", "").replace("}", "")
 
-    answer = client.request(route.method, path, params={"whatever": "1"}, json={})
+    response = client.request(route.method, path, params={"whatever": "1"}, json={})
 
-    require_refused(answer, 400, code="bad_request", says="unknown query parameter 'whatever'")
+    require_refused(response, 400, code="bad_request", says="unknown query parameter 'whatever'")
 
 
 @pytest.mark.parametrize(
@@ -173,34 +173,34 @@ def test_every_route_refuses_a_field_that_it_does_not_know(
 ) -> None:
     path = route.path.replace("{graph_id}", "default").replace("{", "").replace("}", "")
 
-    answer = client.request(route.method, path, json={"whatever": {"a": 1}})
+    response = client.request(route.method, path, json={"whatever": {"a": 1}})
 
-    require_refused(answer, 400, code="bad_request", says="unknown field 'whatever'")
+    require_refused(response, 400, code="bad_request", says="unknown field 'whatever'")
 
 
 def test_a_field_within_a_list_is_checked_too(client: httpx.Client) -> None:
     decision = {"type": "Person", "id": "Alice", "choice": "source", "chocie": "target"}
 
-    answer = client.post(
+    response = client.post(
         "/graphs/default/branches/merge", json={"source": "feature", "resolve": [decision]}
     )
 
-    require_refused(answer, 400, code="bad_request", says="unknown field 'resolve.0.chocie'")
+    require_refused(response, 400, code="bad_request", says="unknown field 'resolve.0.chocie'")
 
 
-def test_a_target_without_a_path_is_no_route(server: Server) -> None:
+def test_a_target_without_a_path_is_not_a_route(server: Server) -> None:
     said = _say(server, b"GET * HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
 
     assert said.startswith(b"HTTP/1.1 404")
 
 
-def test_headers_without_end_are_not_kept(server: Server) -> None:
+def test_endless_headers_are_not_buffered(server: Server) -> None:
     said = _say(server, b"GET /healthz HTTP/1.1\r\nX-Long: " + b"x" * MEBIBYTE)
 
     assert said.startswith(b"HTTP/1.1 431")
 
 
-def test_what_is_no_http_is_refused(server: Server) -> None:
+def test_a_request_that_is_not_http_is_refused(server: Server) -> None:
     said = _say(server, b"\x16\x03\x01 nonsense\r\n\r\n")
 
     assert said.startswith(b"HTTP/1.1 400")
@@ -214,7 +214,7 @@ def _say(server: Server, request: bytes) -> bytes:
         return speaking.recv(65536)
 
 
-def test_a_body_that_trickles_is_given_up_with_408(server: Server) -> None:
+def test_a_slow_body_is_refused_with_408(server: Server) -> None:
     address = urlsplit(server.url)
     assert address.hostname is not None
     head = (
@@ -226,19 +226,19 @@ def test_a_body_that_trickles_is_given_up_with_408(server: Server) -> None:
     with socket.create_connection((address.hostname, address.port or 80), timeout=60) as slow:
         slow.sendall(head)
         slow.settimeout(0.5)
-        answer = b""
-        while not answer and time.monotonic() - began < 4 * BODY_S_MIN:
+        response = b""
+        while not response and time.monotonic() - began < 4 * BODY_S_MIN:
             slow.sendall(b"x")
             with suppress(TimeoutError):
-                answer = slow.recv(65536)
+                response = slow.recv(65536)
         # The head and the body of the response may arrive in separate packets.
         slow.settimeout(60)
         while chunk := slow.recv(65536):
-            answer += chunk
+            response += chunk
     took = time.monotonic() - began
 
-    assert answer.startswith(b"HTTP/1.1 408 "), answer
-    assert b"the body arrived too slowly; nothing was changed" in answer
+    assert response.startswith(b"HTTP/1.1 408 "), response
+    assert b"the body arrived too slowly; nothing was changed" in response
     assert BODY_S_MIN <= took < 3 * BODY_S_MIN
 
 
@@ -259,6 +259,6 @@ def test_a_long_body_may_take_longer_if_it_keeps_coming(server: Server) -> None:
         for piece in pieces:
             steady.sendall(piece)
             time.sleep(1.2 * BODY_S_MIN / len(pieces))
-        answer = steady.recv(65536)
+        response = steady.recv(65536)
 
-    assert answer.startswith(b"HTTP/1.1 200 "), answer
+    assert response.startswith(b"HTTP/1.1 200 "), response

@@ -20,7 +20,7 @@ WITH_TEXT_AGE = SOCIAL.replace("age: I32?", "age: String?")
 
 @contextmanager
 def fresh_client(folder: Path) -> Iterator[httpx.Client]:
-    """A client of a server of its own, for what changes a schema."""
+    """A client of a separate server, for tests that change the schema."""
     with open_server(folder) as own, own.client(token=None) as opened:
         yield opened
 
@@ -57,31 +57,31 @@ def test_a_plan_may_be_unsupported(client: httpx.Client) -> None:
 def test_a_schema_that_cannot_be_applied_changes_nothing(
     client: httpx.Client, schema: str, says: str
 ) -> None:
-    answer = client.post(f"{G}/schema/apply", json={"schema_source": schema})
+    response = client.post(f"{G}/schema/apply", json={"schema_source": schema})
 
-    require_refused(answer, 400, code="bad_request", says=says)
+    require_refused(response, 400, code="bad_request", says=says)
     assert client.get(f"{G}/schema").json() == {"schema_source": SOCIAL}
 
 
-def test_the_accepted_schema_applied_again_is_no_change(client: httpx.Client) -> None:
-    answer = client.post(f"{G}/schema/apply", json={"schema_source": SOCIAL}).json()
+def test_applying_the_accepted_schema_again_changes_nothing(client: httpx.Client) -> None:
+    response = client.post(f"{G}/schema/apply", json={"schema_source": SOCIAL}).json()
 
-    assert (answer["applied"], answer["step_count"], answer["steps"]) == (False, 0, [])
-    assert answer["commit_id"] is None
+    assert (response["applied"], response["step_count"], response["steps"]) == (False, 0, [])
+    assert response["commit_id"] is None
 
 
 def test_an_applied_schema_is_the_graphs(tmp_path: Path) -> None:
     with fresh_client(tmp_path) as client:
-        answer = client.post(f"{G}/schema/apply", json={"schema_source": WITH_CITY})
+        response = client.post(f"{G}/schema/apply", json={"schema_source": WITH_CITY})
 
         snapshot = client.get(f"{G}/snapshot").json()
-        assert answer.json() == {
+        assert response.json() == {
             "uri": "/graphs/default",
             "supported": True,
             "applied": True,
             "step_count": 1,
             "manifest_version": snapshot["manifest_version"],
-            "steps": answer.json()["steps"],
+            "steps": response.json()["steps"],
             "commit_id": snapshot["commit_id"],
         }
         assert client.get(f"{G}/schema").json() == {"schema_source": WITH_CITY}
@@ -89,7 +89,7 @@ def test_an_applied_schema_is_the_graphs(tmp_path: Path) -> None:
         assert client.post(f"{G}/query", json={"query": source}).status_code == 200
 
 
-def test_what_loses_rows_for_good_has_to_be_said(tmp_path: Path) -> None:
+def test_a_schema_change_that_loses_rows_needs_consent(tmp_path: Path) -> None:
     with fresh_client(tmp_path) as client:
         body = {"schema_source": WITHOUT_AGE}
         soft = client.post(f"{G}/schema/plan", json=body).json()
@@ -102,11 +102,11 @@ def test_what_loses_rows_for_good_has_to_be_said(tmp_path: Path) -> None:
         assert applied.json()["steps"] == hard["steps"]
 
 
-def test_other_branches_stand_in_the_way_of_a_change_that_drops(tmp_path: Path) -> None:
+def test_other_branches_block_a_schema_change_that_drops(tmp_path: Path) -> None:
     with fresh_client(tmp_path) as client:
         client.post(f"{G}/branches", json={"name": "other"})
 
-        answer = client.post(f"{G}/schema/apply", json={"schema_source": WITHOUT_AGE})
+        response = client.post(f"{G}/schema/apply", json={"schema_source": WITHOUT_AGE})
 
-        require_refused(answer, 409, code="conflict", says="other")
+        require_refused(response, 409, code="conflict", says="other")
         assert client.get(f"{G}/schema").json() == {"schema_source": SOCIAL}

@@ -1,6 +1,6 @@
-"""The server keeps what its own OpenAPI document says, on every route, with tokens and without.
+"""The server conforms to its own OpenAPI document on every route, with tokens and without.
 
-Requests are made from the document by schemathesis, good ones and bad ones, the same in every run.
+Schemathesis generates valid and invalid requests from the document, the same in every run.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ def read_operations(server: Server) -> Sequence[Operation]:
     return read
 
 
-def ask_as_described(
+def send_generated(
     server: Server, operation: Operation, mode: GenerationMode, headers: Mapping[str, str]
 ) -> set[int]:
-    """Send generated requests of one operation and hold the answers to the document."""
+    """Send generated requests of one operation and validate the responses against the document."""
     statuses: set[int] = set()
 
     @settings(
@@ -65,15 +65,15 @@ def ask_as_described(
     )
     @given(operation.as_strategy(generation_mode=mode))
     def check(case: Case[Any]) -> None:
-        # A good request is about a graph that exists: one about another fails too early.
+        # A valid request names an existing graph: one about another fails too early.
         if mode is GenerationMode.POSITIVE and "graph_id" in case.path_parameters:
             case.path_parameters["graph_id"] = "default"
         case.headers.pop("Authorization", None)
-        answer = case.call(base_url=server.url, headers=dict(headers))
-        case.validate_response(answer, checks=CHECKS)
-        said = answer.text
+        response = case.call(base_url=server.url, headers=dict(headers))
+        case.validate_response(response, checks=CHECKS)
+        said = response.text
         assert list(find_leaks(said, secrets=(*SECRETS, str(server.folder)))) == []
-        statuses.add(answer.status_code)
+        statuses.add(response.status_code)
 
     check()
     return statuses
@@ -88,27 +88,27 @@ def ask_as_described(
     ],
     ids=["good requests", "bad requests", "requests of a reader"],
 )
-def test_every_route_answers_as_the_document_says(
+def test_every_route_conforms_to_the_openapi_document(
     server: Server, subtests: pytest.Subtests, token: str, mode: GenerationMode
 ) -> None:
     headers = {"Authorization": f"Bearer {token}"}
-    # What reads nothing of a request cannot be asked badly.
-    asked = [each for each in read_operations(server) if each.path != "/healthz"]
+    # An operation without parameters has no invalid request.
+    operations = [each for each in read_operations(server) if each.path != "/healthz"]
 
-    for operation in asked:
+    for operation in operations:
         with subtests.test(operation=operation.label):
-            statuses = ask_as_described(server, operation, mode, headers)
+            statuses = send_generated(server, operation, mode, headers)
             assert statuses, "nothing was sent"
 
     assert list(find_log_flaws(server, secrets=SECRETS)) == []
 
 
-def test_without_a_token_only_the_public_routes_answer(
+def test_without_a_token_only_the_public_routes_are_served(
     server: Server, subtests: pytest.Subtests
 ) -> None:
     for operation in read_operations(server):
         with subtests.test(operation=operation.label):
-            statuses = ask_as_described(server, operation, GenerationMode.POSITIVE, {})
+            statuses = send_generated(server, operation, GenerationMode.POSITIVE, {})
             is_public = operation.path in ("/healthz", "/openapi.json")
             assert statuses == ({200} if is_public else {401})
 

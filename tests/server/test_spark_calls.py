@@ -1,4 +1,4 @@
-"""Spark behind HTTP: the same answers, from one session that is started when it is first needed."""
+"""Spark behind HTTP: the same results, from one session that starts on first use."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tests.support.served_graphs import ALL_PEOPLE, G, lines
 from tests.support.servers import open_server
 
 
-def test_a_server_answers_and_loads_on_one_spark_session(tmp_path: Path) -> None:
+def test_queries_and_loads_share_one_spark_session(tmp_path: Path) -> None:
     with open_server(tmp_path) as server, server.client(token=None) as client:
-        # Java takes its time to start, more on a busy machine.
+        # Java is slow to start, more so on a busy machine.
         client.timeout = httpx.Timeout(300.0)
         here = client.post(f"{G}/query", json={"query": ALL_PEOPLE}).json()
         before = java_processes(server.process.pid)
@@ -47,7 +47,7 @@ def java_processes(parent: int) -> list[int]:
     return found
 
 
-def test_an_engine_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_engine_is_refused(tmp_path: Path) -> None:
     with open_server(tmp_path) as server, server.client(token=None) as client:
         read = client.post(f"{G}/query", json={"query": ALL_PEOPLE, "engine": "steam"})
         load = client.post(f"{G}/load", json={"data": "", "engine": "steam"})

@@ -1,4 +1,4 @@
-"""Stored queries over HTTP: their catalog, running one, and what protects them."""
+"""Stored queries over HTTP: their catalog, their invocation, and their protection."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.served_graphs import G, fork, head_of, names_on, require_refu
 from tests.support.servers import Server, open_server, refused_server, running_server
 
 READS = """
-query everybody() @description("All people.") @instruction("Ask rarely.") {
+query every_person() @description("All people.") @instruction("Ask rarely.") {
     match { $p: Person }
     return { $p.name }
     order { $p.name }
@@ -82,12 +82,12 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 # The catalog
 
 
-def test_the_catalog_tells_tools_what_there_is(client: httpx.Client) -> None:
+def test_the_catalog_describes_every_stored_query(client: httpx.Client) -> None:
     found = client.get(f"{G}/queries").json()["queries"]
 
     assert [query["name"] for query in found] == [
         "add_person",
-        "everybody",
+        "every_person",
         "find_person",
         "kinds",
     ]
@@ -98,8 +98,8 @@ def test_the_catalog_tells_tools_what_there_is(client: httpx.Client) -> None:
         "params": [{"name": "name", "kind": "string", "nullable": False}],
     }
     assert found[1] == {
-        "name": "everybody",
-        "tool_name": "everybody",
+        "name": "every_person",
+        "tool_name": "every_person",
         "description": "All people.",
         "instruction": "Ask rarely.",
         "mutation": False,
@@ -107,7 +107,7 @@ def test_the_catalog_tells_tools_what_there_is(client: httpx.Client) -> None:
     }
 
 
-def test_the_catalog_tells_the_kinds_of_parameters(client: httpx.Client) -> None:  # case 76
+def test_the_catalog_describes_the_types_of_parameters(client: httpx.Client) -> None:  # case 76
     found = {query["name"]: query for query in client.get(f"{G}/queries").json()["queries"]}
 
     assert found["kinds"]["params"] == [
@@ -127,7 +127,7 @@ def test_a_graph_without_queries_has_an_empty_catalog(tmp_path: Path) -> None:  
     require_refused(invoked, 404, code="not_found", says="stored query not found")
 
 
-# Running one
+# Invocation
 
 
 @pytest.mark.parametrize(
@@ -143,49 +143,49 @@ def test_a_graph_without_queries_has_an_empty_catalog(tmp_path: Path) -> None:  
 def test_a_query_without_parameters_needs_no_body(
     client: httpx.Client, content: bytes, headers: dict[str, str]
 ) -> None:  # case 70
-    answer = client.post(f"{G}/queries/everybody", content=content, headers=headers)
+    response = client.post(f"{G}/queries/every_person", content=content, headers=headers)
 
-    assert answer.status_code == 200, answer.text
-    assert answer.json()["query_name"] == "everybody"
-    assert answer.json()["row_count"] >= 4
+    assert response.status_code == 200, response.text
+    assert response.json()["query_name"] == "every_person"
+    assert response.json()["row_count"] >= 4
 
 
 @pytest.mark.parametrize("content", [b"{", b"[]", b'{"branch":3}'])
-def test_a_body_that_is_no_invocation_is_refused(
+def test_an_invalid_invocation_body_is_refused(
     client: httpx.Client, content: bytes
 ) -> None:  # case 70
     headers = {"Content-Type": "application/json"}
 
-    answer = client.post(f"{G}/queries/everybody", content=content, headers=headers)
+    response = client.post(f"{G}/queries/every_person", content=content, headers=headers)
 
-    require_refused(answer, 400, code="bad_request", says="invalid stored-query invocation body")
+    require_refused(response, 400, code="bad_request", says="invalid stored-query invocation body")
 
 
-def test_a_stored_read_answers_as_the_text_would(client: httpx.Client) -> None:
-    answer = client.post(f"{G}/queries/find_person", json={"params": {"name": "Bob"}})
+def test_a_stored_read_returns_the_rows_of_its_text(client: httpx.Client) -> None:
+    response = client.post(f"{G}/queries/find_person", json={"params": {"name": "Bob"}})
 
-    assert answer.json()["rows"] == [{"p.name": "Bob", "p.age": 25}]
-    assert answer.json()["target"] == {"branch": "main", "snapshot": None}
+    assert response.json()["rows"] == [{"p.name": "Bob", "p.age": 25}]
+    assert response.json()["target"] == {"branch": "main", "snapshot": None}
 
 
 def test_a_stored_read_runs_on_a_branch_or_at_a_commit(client: httpx.Client) -> None:
     branch = fork(client, "read-stored")
     head = head_of(client, branch)
 
-    at_branch = client.post(f"{G}/queries/everybody", json={"branch": branch})
-    at_commit = client.post(f"{G}/queries/everybody", json={"snapshot": head})
+    at_branch = client.post(f"{G}/queries/every_person", json={"branch": branch})
+    at_commit = client.post(f"{G}/queries/every_person", json={"snapshot": head})
 
     assert at_branch.json()["target"] == {"branch": branch, "snapshot": None}
     assert at_commit.json()["target"] == {"branch": None, "snapshot": head}
 
 
-def test_a_stored_mutation_answers_what_it_touched(client: httpx.Client) -> None:
+def test_a_stored_mutation_returns_its_affected_counts(client: httpx.Client) -> None:
     branch = fork(client, "mutate-stored")
     body = {"params": {"name": "Eve"}, "branch": branch, "expect_mutation": True}
 
-    answer = client.post(f"{G}/queries/add_person", json=body)
+    response = client.post(f"{G}/queries/add_person", json=body)
 
-    assert answer.json() == {
+    assert response.json() == {
         "branch": branch,
         "query_name": "add_person",
         "affected_nodes": 1,
@@ -199,42 +199,42 @@ def test_a_stored_mutation_answers_what_it_touched(client: httpx.Client) -> None
 @pytest.mark.parametrize(
     ("name", "is_mutation", "says"),
     [
-        ("everybody", True, "'everybody' is a read — use omnigraph query everybody"),
+        ("every_person", True, "'every_person' is a read — use omnigraph query every_person"),
         ("add_person", False, "'add_person' is a mutation — use omnigraph mutate add_person"),
     ],
 )
 def test_another_kind_than_expected_is_refused(
     client: httpx.Client, name: str, *, is_mutation: bool, says: str
 ) -> None:  # case 71
-    answer = client.post(f"{G}/queries/{name}", json={"expect_mutation": is_mutation})
+    response = client.post(f"{G}/queries/{name}", json={"expect_mutation": is_mutation})
 
-    require_refused(answer, 400, code="bad_request", says=says)
+    require_refused(response, 400, code="bad_request", says=says)
 
 
 def test_a_mutation_does_not_run_at_a_commit(client: httpx.Client) -> None:
     body = {"params": {"name": "Eve"}, "snapshot": head_of(client, "main")}
 
-    answer = client.post(f"{G}/queries/add_person", json=body)
+    response = client.post(f"{G}/queries/add_person", json=body)
 
-    require_refused(answer, 400, code="bad_request", says="snapshot")
+    require_refused(response, 400, code="bad_request", says="snapshot")
 
 
 def test_a_parameter_that_is_missing_is_named(client: httpx.Client) -> None:
-    answer = client.post(f"{G}/queries/find_person")
+    response = client.post(f"{G}/queries/find_person")
 
-    require_refused(answer, 400, code="bad_request", says="'name' not provided")
-
-
-def test_a_name_that_is_none_is_not_found(client: httpx.Client) -> None:
-    answer = client.post(f"{G}/queries/no%2Fsuch")
-
-    require_refused(answer, 404, code="not_found", says="stored query not found")
+    require_refused(response, 400, code="bad_request", says="'name' not provided")
 
 
-# What protects them
+def test_an_unknown_stored_query_is_not_found(client: httpx.Client) -> None:
+    response = client.post(f"{G}/queries/no%2Fsuch")
+
+    require_refused(response, 404, code="not_found", says="stored query not found")
 
 
-def test_who_may_not_invoke_hears_the_same_as_if_there_were_nothing(
+# Protection
+
+
+def test_without_invoke_permission_a_stored_query_is_not_found(
     guarded: Server,
 ) -> None:  # case 73
     body = {"params": {"name": "Bob"}}
@@ -249,15 +249,15 @@ def test_who_may_not_invoke_hears_the_same_as_if_there_were_nothing(
     assert unknown.content == denied.content
 
 
-def test_invoking_is_no_permission_to_read(guarded: Server) -> None:  # case 74
+def test_invoke_permission_does_not_imply_read_permission(guarded: Server) -> None:  # case 74
     with guarded.client(token=TOKENS["io"]) as client:
-        existing = client.post(f"{G}/queries/everybody")
+        existing = client.post(f"{G}/queries/every_person")
         unknown = client.post(f"{G}/queries/nothing")
 
     assert (existing.status_code, unknown.status_code) == (403, 404)
 
 
-def test_invoking_is_no_permission_to_change(guarded: Server) -> None:
+def test_invoke_permission_does_not_imply_change_permission(guarded: Server) -> None:
     body = {"params": {"name": "Eve"}}
     with guarded.client(token=TOKENS["inv"]) as client:
         denied = client.post(f"{G}/queries/add_person", json=body)
@@ -268,7 +268,7 @@ def test_invoking_is_no_permission_to_change(guarded: Server) -> None:
     assert allowed.json()["actor_id"] == "full"
 
 
-def test_the_catalog_is_for_those_who_may_read(guarded: Server) -> None:
+def test_the_catalog_needs_the_read_permission(guarded: Server) -> None:
     with guarded.client(token=TOKENS["rd"]) as client:
         seen = client.get(f"{G}/queries")
     with guarded.client(token=TOKENS["io"]) as client:
@@ -282,17 +282,17 @@ def test_a_schema_that_would_break_a_stored_query_is_refused(
 ) -> None:  # case 55
     without_age = SOCIAL.replace("  age: I32?", "")
 
-    answer = client.post(f"{G}/schema/apply", json={"schema_source": without_age})
+    response = client.post(f"{G}/schema/apply", json={"schema_source": without_age})
 
-    require_refused(answer, 400, code="bad_request", says="'find_person'")
-    assert "schema check" in answer.json()["error"]
+    require_refused(response, 400, code="bad_request", says="'find_person'")
+    assert "schema check" in response.json()["error"]
     assert client.get(f"{G}/schema").json() == {"schema_source": SOCIAL}
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "query broken() { match { $p: Nobody } return { $p.name } }",
+        "query broken() { match { $p: Absent } return { $p.name } }",
         "query twice() { match { $p: Person } return { $p.name } }\n" * 2,
         "no query at all",
     ],

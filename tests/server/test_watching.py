@@ -1,4 +1,4 @@
-"""Watching a server: what it counts, logs and traces while it works."""
+"""Observing a server: its metrics, logs and traces."""
 
 import gzip
 import signal
@@ -30,23 +30,23 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def test_counts_may_be_made_public(server: Server) -> None:
-    answer = server.request("GET", "/metrics", token=None)
+    response = server.request("GET", "/metrics", token=None)
 
-    assert answer.status_code == 200
-    assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+    assert response.status_code == 200
+    assert response.headers["Content-Type"].startswith("text/plain; version=0.0.4")
 
 
-def test_a_build_may_say_what_it_was_made_of(server: Server) -> None:
-    answer = server.request("GET", "/healthz", token=None)
+def test_a_build_may_report_its_source_version(server: Server) -> None:
+    response = server.request("GET", "/healthz", token=None)
 
-    assert answer.json()["source_version"] == "abc123"
+    assert response.json()["source_version"] == "abc123"
 
 
 def test_requests_are_counted_by_route_and_what_graphs_do_by_graph(server: Server) -> None:
-    # Somebody else each time: an answer that is kept is not worked out again.
+    # Another parameter each time: a cached response is not computed again.
     for name in ("Alice", "Bob"):
-        asked = {"query": FIND_PERSON, "name": "get_person", "params": {"name": name}}
-        server.request("POST", "/graphs/default/query", token="one", json=asked)
+        request = {"query": FIND_PERSON, "name": "get_person", "params": {"name": name}}
+        server.request("POST", "/graphs/default/query", token="one", json=request)
 
     counts = server.request("GET", "/metrics", token=None).text
 
@@ -100,7 +100,7 @@ def test_spans_are_sent_where_the_environment_says(tmp_path: Path) -> None:
 
 
 class Collector:
-    """Takes what a server exports, on this machine."""
+    """Receives what a server exports, on this machine."""
 
     def __init__(self) -> None:
         self.bodies: list[bytes] = []

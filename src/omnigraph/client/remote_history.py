@@ -101,7 +101,8 @@ class RemoteFeed:
         return f"<ChangeFeed of {self._branch} at {self._cursor}>"
 
     def _read_page(self) -> tuple[list[CommitChanges], str]:
-        arguments = {"start": self._cursor, "branch": self._branch, "commits": str(FEED_COMMITS_MAX)}
+        count = str(FEED_COMMITS_MAX)
+        arguments = {"start": self._cursor, "branch": self._branch, "commits": count}
         request = self._routes.request(
             "GET",
             ("changes",),

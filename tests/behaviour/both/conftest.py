@@ -1,4 +1,4 @@
-"""One server process a module, and its graph by either way."""
+"""One server per module, and its graph opened both ways."""
 
 from __future__ import annotations
 

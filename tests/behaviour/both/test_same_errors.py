@@ -1,4 +1,4 @@
-"""Whatever a graph refuses, it refuses alike: opened by its uri, and through a server."""
+"""A graph refuses the same calls with the same errors whether opened by URI or through a server."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ from tests.support.both_graphs import (
     lines,
 )
 
-Deed = Callable[[AnyGraph], object]
+Call = Callable[[AnyGraph], object]
 
 MISSING = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 PAIRS = "query pairs() { match { $a: Thing  $b: Thing } return { $a.name, $b.name } }"
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
+def graphs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
     """A graph with two branches that cannot be merged, and a tag."""
-    with both_graphs(tmp_path_factory.mktemp("told")) as both:
+    with both_graphs(tmp_path_factory.mktemp("graphs")) as both:
         graph = both.embedded
         graph.tag("start", graph.head())
         graph.create_branch("side")
@@ -57,7 +57,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
         yield both
 
 
-def load(*records: str, mode: str = "append", branch: str = "main") -> Deed:
+def load(*records: str, mode: str = "append", branch: str = "main") -> Call:
     return lambda graph: graph.load(lines(*records), mode=mode, branch=branch)
 
 
@@ -65,7 +65,7 @@ def thing(fields: str) -> str:
     return f'{{"type":"Thing","data":{{{fields}}}}}'
 
 
-REFUSED: dict[str, tuple[type[GraphError], Deed]] = {
+REFUSED: dict[str, tuple[type[GraphError], Call]] = {
     # Texts
     "a type that is not there": (
         CompileError,
@@ -133,7 +133,7 @@ REFUSED: dict[str, tuple[type[GraphError], Deed]] = {
     "a feed from nowhere": (InvalidValueError, lambda g: g.changes("then")),
     "a feed after no commit": (NotFoundError, lambda g: g.changes(f"after:{MISSING}")),
     "an entity of no type": (NotFoundError, lambda g: g.entity("Nothing", "a")),
-    "a blob of nobody": (NotFoundError, lambda g: g.read_blob("Thing", "zz", "picture")),
+    "a blob of a missing node": (NotFoundError, lambda g: g.read_blob("Thing", "zz", "picture")),
     "a blob that is null": (NotFoundError, lambda g: g.read_blob("Thing", "a", "picture")),
     "a blob that is none": (InvalidValueError, lambda g: g.read_blob("Thing", "a", "small")),
     "behind the end of a blob": (
@@ -210,9 +210,9 @@ REFUSED: dict[str, tuple[type[GraphError], Deed]] = {
         IntegrityError,
         load(thing('"name":"x","small":101'), thing('"name":"y","small":-1')),
     ),
-    "an edge to nobody": (
+    "an edge to a missing node": (
         IntegrityError,
-        load('{"edge":"Near","from":"a","to":"nobody","data":{"id":"e"}}'),
+        load('{"edge":"Near","from":"a","to":"absent","data":{"id":"e"}}'),
     ),
     "a row of another shape": (
         InvalidValueError,
@@ -274,29 +274,29 @@ REFUSED: dict[str, tuple[type[GraphError], Deed]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_a_refusal_is_one_refusal(
-    told: Both, case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_refused_call_raises_the_same_error_embedded_and_served(
+    graphs: Both, case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kind, deed = REFUSED[case]
+    kind, call = REFUSED[case]
     monkeypatch.chdir(tmp_path)
-    before = told.embedded.head(), told.embedded.branches(), told.embedded.tags()
+    before = graphs.embedded.head(), graphs.embedded.branches(), graphs.embedded.tags()
 
     with pytest.raises(kind) as here:
-        deed(told.embedded)
+        call(graphs.embedded)
     with pytest.raises(kind) as there:
-        deed(told.remote)
+        call(graphs.remote)
 
     assert type(there.value) is type(here.value)
     assert str(there.value) == str(here.value)
     assert vars(there.value) == vars(here.value)
     assert (there.value.code, there.value.outcome) == (here.value.code, here.value.outcome)
-    assert (told.embedded.head(), told.embedded.branches(), told.embedded.tags()) == before
+    assert (graphs.embedded.head(), graphs.embedded.branches(), graphs.embedded.tags()) == before
 
 
-def test_a_graph_that_was_closed_is_refused_alike(told: Both) -> None:
+def test_a_closed_graph_raises_the_same_error_embedded_and_served(graphs: Both) -> None:
     refused: list[str] = []
 
-    for graph in _closed(told):
+    for graph in _closed(graphs):
         with pytest.raises(ForbiddenError) as caught:
             graph.query(NAMES)
         refused.append(str(caught.value))
@@ -304,10 +304,10 @@ def test_a_graph_that_was_closed_is_refused_alike(told: Both) -> None:
     assert refused[0] == refused[1]
 
 
-def _closed(told: Both) -> list[AnyGraph]:
+def _closed(graphs: Both) -> list[AnyGraph]:
     opened: list[AnyGraph] = [
-        omnigraph.open(told.server.store, read_only=True),
-        omnigraph.connect(told.server.url),
+        omnigraph.open(graphs.server.store, read_only=True),
+        omnigraph.connect(graphs.server.url),
     ]
     for each in opened:
         each.close()

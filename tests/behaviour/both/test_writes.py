@@ -1,4 +1,4 @@
-"""What can be written, and how it becomes true: the same promises of both graphs."""
+"""Writes and their visibility: the same guarantees for embedded and served graphs."""
 
 from __future__ import annotations
 
@@ -75,15 +75,15 @@ def test_the_ends_of_edges_go_by_either_pair_of_names(
     assert done.edges_loaded == {"Near": 1}
 
 
-def test_a_mutation_that_touches_nothing_makes_no_commit(graph: AnyGraph) -> None:
+def test_a_mutation_that_affects_no_row_makes_no_commit(graph: AnyGraph) -> None:
     branch = fresh_branch(graph)
 
-    done = graph.mutate(DROP_THING, {"name": "nobody"}, branch=branch)
+    done = graph.mutate(DROP_THING, {"name": "absent"}, branch=branch)
 
     assert (done.affected_nodes, done.commit_id) == (0, None)
 
 
-def test_a_write_is_carried_out_only_at_the_commit_that_it_names(graph: AnyGraph) -> None:
+def test_a_conditional_write_is_applied_only_at_its_expected_commit(graph: AnyGraph) -> None:
     branch = fresh_branch(graph)
     seen = graph.head(branch)
     graph.mutate(ADD_THING, {"name": "x"}, branch=branch)
@@ -95,7 +95,7 @@ def test_a_write_is_carried_out_only_at_the_commit_that_it_names(graph: AnyGraph
     assert "y" not in names_on(graph, branch)
 
 
-def test_what_is_asked_twice_with_a_key_is_done_once(graph: AnyGraph) -> None:
+def test_a_retried_request_is_applied_once(graph: AnyGraph) -> None:
     branch = fresh_branch(graph)
     first = graph.mutate(ADD_THING, {"name": "x"}, branch=branch, idempotency_key=f"k {branch}")
 
@@ -225,7 +225,7 @@ def test_edges_are_loaded_with_their_ends(graph: AnyGraph) -> None:
     assert (done.nodes_loaded, done.edges_loaded) == ({}, {"Near": 2})
 
 
-def test_a_load_makes_the_branch_that_it_is_given_a_base_for(graph: AnyGraph) -> None:
+def test_a_load_with_a_base_creates_its_branch(graph: AnyGraph) -> None:
     base = fresh_branch(graph)
 
     done = graph.load(
@@ -245,22 +245,22 @@ def test_a_load_in_mode_overwrite_leaves_only_its_rows(graph: AnyGraph) -> None:
     assert graph.query(notes, branch=branch).rows == [{"n.text": "only"}]
 
 
-def test_a_load_tells_how_far_it_is(graph: AnyGraph) -> None:
+def test_a_load_reports_its_progress(graph: AnyGraph) -> None:
     branch = fresh_branch(graph)
-    told: list[tuple[str, int, int | None]] = []
+    reports: list[tuple[str, int, int | None]] = []
 
     graph.load(
         {"Note": thing_rows(text=["x"])},
         mode="append",
         branch=branch,
-        progress=lambda *report: told.append(report),
+        progress=lambda *report: reports.append(report),
     )
 
-    assert told
-    assert {stage for stage, _, _ in told} <= {"read", "commit"}
+    assert reports
+    assert {stage for stage, _, _ in reports} <= {"read", "commit"}
 
 
-def test_a_load_of_a_key_that_is_asked_for_twice_is_done_once(graph: AnyGraph) -> None:
+def test_a_retried_load_is_applied_once(graph: AnyGraph) -> None:
     branch = fresh_branch(graph)
     key = f"load {branch}"
     rows = '{"type":"Note","data":{"text":"once"}}'
@@ -300,7 +300,7 @@ def test_a_transaction_that_fails_leaves_no_trace(graph: AnyGraph) -> None:
     assert graph.branches() == branches
 
 
-def test_a_transaction_that_others_get_in_the_way_of_is_a_conflict(graph: AnyGraph) -> None:
+def test_a_transaction_that_conflicts_with_a_concurrent_write_is_refused(graph: AnyGraph) -> None:
     branch = fresh_branch(graph)
     branches = graph.branches()
 
@@ -329,7 +329,7 @@ def test_a_branch_is_merged(graph: AnyGraph) -> None:
     assert graph.merge(side, into=branch).outcome is MergeOutcome.ALREADY_UP_TO_DATE
 
 
-def test_a_merge_that_conflicts_shows_all_three_images(graph: AnyGraph) -> None:
+def test_a_merge_conflict_has_the_rows_of_all_three_sides(graph: AnyGraph) -> None:
     branch = fresh_branch(graph)
     side = fresh_branch(graph, base=branch)
     graph.mutate(SET_SMALL, {"name": "a", "small": 50}, branch=side)
@@ -340,8 +340,8 @@ def test_a_merge_that_conflicts_shows_all_three_images(graph: AnyGraph) -> None:
 
     (conflict,) = caught.value.conflicts
     assert (conflict.type, conflict.id, conflict.kind) == ("Thing", "a", "divergent_update")
-    images = (conflict.base, conflict.source, conflict.target)
-    assert [image and image["small"] for image in images] == [1, 50, 60]
+    versions = (conflict.base, conflict.source, conflict.target)
+    assert [row and row["small"] for row in versions] == [1, 50, 60]
     assert graph.merge(side, into=branch, dry_run=True).conflicts == caught.value.conflicts
 
 
@@ -359,7 +359,7 @@ def test_a_conflict_is_decided_by_the_caller(graph: AnyGraph, decision: object, 
     assert graph.query(FIND_THING, {"name": "a"}, branch=branch).rows[0]["t.small"] == small
 
 
-def test_different_properties_of_a_row_merge_if_that_is_asked_for(graph: AnyGraph) -> None:
+def test_different_properties_of_a_row_merge_with_property_granularity(graph: AnyGraph) -> None:
     branch = fresh_branch(graph)
     side = fresh_branch(graph, base=branch)
     graph.mutate(SET_SMALL, {"name": "a", "small": 50}, branch=side)
@@ -371,7 +371,7 @@ def test_different_properties_of_a_row_merge_if_that_is_asked_for(graph: AnyGrap
     assert (row["t.small"], row["t.big"]) == (50, 60)
 
 
-def test_a_commit_is_undone_and_done_again_elsewhere(graph: AnyGraph) -> None:
+def test_a_commit_is_reverted_and_cherry_picked(graph: AnyGraph) -> None:
     branch = fresh_branch(graph)
     elsewhere = fresh_branch(graph)
     done = graph.mutate(ADD_THING, {"name": "x"}, branch=branch)
@@ -384,7 +384,7 @@ def test_a_commit_is_undone_and_done_again_elsewhere(graph: AnyGraph) -> None:
     assert names_on(graph, elsewhere) == sorted([*START, "x"])
 
 
-def test_a_branch_comes_and_goes(graph: AnyGraph) -> None:
+def test_a_branch_is_created_and_deleted(graph: AnyGraph) -> None:
     branch = fresh_branch(graph)
     was_there = branch in graph.branches()
 
@@ -394,7 +394,7 @@ def test_a_branch_comes_and_goes(graph: AnyGraph) -> None:
     assert branch not in graph.branches()
 
 
-def test_a_tag_comes_and_goes(graph: AnyGraph) -> None:
+def test_a_tag_is_created_and_deleted(graph: AnyGraph) -> None:
     branch = fresh_branch(graph)
     name = branch.replace("work", "tags")
 
@@ -406,7 +406,7 @@ def test_a_tag_comes_and_goes(graph: AnyGraph) -> None:
     assert name not in graph.tags()
 
 
-def test_a_feed_goes_on_where_it_stopped(graph: AnyGraph) -> None:
+def test_a_feed_resumes_at_its_cursor(graph: AnyGraph) -> None:
     branch = fresh_branch(graph)
     feed = graph.changes("now", branch)
     nothing = list(feed)
@@ -422,7 +422,7 @@ def test_a_feed_goes_on_where_it_stopped(graph: AnyGraph) -> None:
     assert rest.commit.id == graph.head(branch)
 
 
-def test_a_feed_that_is_left_stays_at_the_commit_before(graph: AnyGraph) -> None:
+def test_an_abandoned_feed_keeps_the_cursor_of_the_previous_commit(graph: AnyGraph) -> None:
     branch = fresh_branch(graph)
     feed = graph.changes("now", branch)
     first = graph.mutate(ADD_THING, {"name": "x"}, branch=branch)
@@ -435,7 +435,7 @@ def test_a_feed_that_is_left_stays_at_the_commit_before(graph: AnyGraph) -> None
     assert feed.cursor == f"after:{first.commit_id}"
 
 
-def test_an_export_is_loaded_back(graph: AnyGraph) -> None:
+def test_an_export_can_be_loaded(graph: AnyGraph) -> None:
     branch = fresh_branch(graph)
     graph.mutate(DROP_THING, {"name": "nan"}, branch=branch)
     graph.mutate(DROP_THING, {"name": "inf"}, branch=branch)

@@ -1,4 +1,4 @@
-"""Branches: started for nothing, forked type by type when written, deleted in one step."""
+"""Branches: created at no cost, forked type by type when written, deleted in one step."""
 
 import shutil
 import threading
@@ -47,7 +47,7 @@ FRANK = query('insert Person { name: "Frank" }')
 
 
 def lines(graph: Graph) -> dict[str, set[str]]:
-    """The branches of each type's table that has any, past the graph."""
+    """The branches of each type's table that has any, read from disk."""
     found = {
         key.partition(":")[2]: set(lance.dataset(str(path)).branches.list())
         for key, path in table_paths(root_of(graph)).items()
@@ -63,7 +63,7 @@ def people(graph: Graph, branch: str) -> set[str]:
 # Starting
 
 
-def test_e01_a_new_branch_has_all_rows_of_its_base_and_no_line_of_its_own(tmp_path: Path) -> None:
+def test_e01_a_new_branch_has_all_rows_of_its_base_and_no_table_branch(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
 
     graph.create_branch("feature")
@@ -97,7 +97,7 @@ def test_e17_a_branch_is_not_named_inside_another(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["__schema_apply_lock__", "__tx__01ABC"])
-def test_e05_a_name_of_our_own_is_refused(tmp_path: Path, name: str) -> None:
+def test_e05_a_reserved_branch_name_is_refused(tmp_path: Path, name: str) -> None:
     graph = social_graph(tmp_path)
 
     for call in (graph.create_branch, graph.delete_branch, graph.head, graph.commits):
@@ -154,7 +154,7 @@ def test_e04_a_first_write_that_cascades_forks_every_type_it_touches(tmp_path: P
     assert contents(graph) == before
 
 
-def test_e16_a_fork_that_the_storage_refuses_is_an_error_and_removes_nothing(
+def test_e16_a_fork_that_the_storage_refuses_is_an_error_and_deletes_nothing(
     tmp_path: Path,
 ) -> None:
     social_graph(tmp_path).create_branch("feature")
@@ -175,7 +175,7 @@ def test_e16_a_fork_that_the_storage_refuses_is_an_error_and_removes_nothing(
 
 
 class RecordingTables(CrashingTables):
-    """A table store that notes which branches it is asked to delete."""
+    """A table store that records which branches it deletes."""
 
     def __init__(self, tables: TableStore, fault: Fault) -> None:
         super().__init__(tables, fault)
@@ -190,7 +190,7 @@ def test_a_delete_that_matches_nothing_forks_nothing(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     graph.create_branch("feature")
 
-    graph.mutate(query('delete Person where name = "Nobody"'), branch="feature")
+    graph.mutate(query('delete Person where name = "Absent"'), branch="feature")
 
     assert lines(graph) == {}
     assert graph.head("feature") == graph.head()
@@ -199,7 +199,7 @@ def test_a_delete_that_matches_nothing_forks_nothing(tmp_path: Path) -> None:
 # Deleting
 
 
-def test_a_deleted_branch_is_gone_with_all_its_files(tmp_path: Path) -> None:
+def test_deleting_a_branch_deletes_its_files(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     before = {path for path in tmp_path.rglob("*") if path.is_file()}
     graph.create_branch("feature/one")
@@ -247,7 +247,7 @@ def test_deleting_a_branch_that_is_not_there_is_refused(tmp_path: Path) -> None:
     assert graph.branches() == ["main", "feature"]
 
 
-def test_e07_a_branch_made_anew_has_nothing_of_the_one_before(tmp_path: Path) -> None:
+def test_e07_a_recreated_branch_has_no_rows_of_its_predecessor(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     graph.create_branch("feature")
     graph.mutate(EVE, branch="feature")
@@ -261,7 +261,7 @@ def test_e07_a_branch_made_anew_has_nothing_of_the_one_before(tmp_path: Path) ->
     require_linear(graph.commits("feature"))
 
 
-def test_e08_a_line_that_could_not_be_removed_stays_and_is_never_seen(tmp_path: Path) -> None:
+def test_e08_a_table_branch_that_could_not_be_deleted_is_never_read(tmp_path: Path) -> None:
     built = social_graph(tmp_path)
     built.create_branch("feature")
     built.mutate(EVE, branch="feature")
@@ -279,7 +279,7 @@ def test_e08_a_line_that_could_not_be_removed_stays_and_is_never_seen(tmp_path: 
     assert people(graph, "feature") == {"Frank"}
 
 
-def test_a_deletion_that_is_done_is_done_whatever_is_said_of_it(tmp_path: Path) -> None:
+def test_a_completed_deletion_is_visible_whatever_outcome_is_reported(tmp_path: Path) -> None:
     social_graph(tmp_path).create_branch("feature")
     failpoints = Failpoints()
     graph = open_with(tmp_path, failpoints)
@@ -291,7 +291,9 @@ def test_a_deletion_that_is_done_is_done_whatever_is_said_of_it(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("when", [When.LOST, When.ERROR_ONCE, When.ERROR_FOR_EVER])
-def test_deleting_a_branch_tells_the_truth_whichever_call_fails(tmp_path: Path, when: When) -> None:
+def test_deleting_a_branch_reports_the_true_outcome_whichever_call_fails(
+    tmp_path: Path, when: When
+) -> None:
     outcomes: set[Outcome | None] = set()
 
     def play(fault: Fault) -> None:
@@ -306,7 +308,7 @@ def test_deleting_a_branch_tells_the_truth_whichever_call_fails(tmp_path: Path, 
             case None:
                 assert not is_there, "it was reported as deleted"
             case Outcome.UNCHANGED | Outcome.MOVED:
-                assert is_there, "it was reported as kept"
+                assert is_there, "it was reported as retained"
             case Outcome.UNCERTAIN | Outcome.BROKEN:
                 assert outcome is Outcome.UNCERTAIN
 
@@ -317,7 +319,7 @@ def test_deleting_a_branch_tells_the_truth_whichever_call_fails(tmp_path: Path, 
 
 
 def outcome_of_deleting(name: str, graph: Graph) -> Outcome | None:
-    """What the caller who deletes a branch is told; None if it is deleted."""
+    """The outcome reported for deleting a branch; None if it is deleted."""
     try:
         graph.delete_branch(name)
     except GraphError as error:
@@ -325,7 +327,7 @@ def outcome_of_deleting(name: str, graph: Graph) -> Outcome | None:
     return None
 
 
-def test_a_branch_that_another_was_made_from_is_kept(tmp_path: Path) -> None:
+def test_a_branch_with_children_cannot_be_deleted(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     graph.create_branch("parent")
     graph.mutate(EVE, branch="parent")
@@ -411,17 +413,17 @@ def test_others_read_and_write_while_a_branch_is_being_deleted(tmp_path: Path) -
     assert people(built, "other") == {"Eve"}
 
 
-def test_of_a_branch_and_its_deleted_base_one_is_made_or_the_other_kept(tmp_path: Path) -> None:
+def test_a_branch_and_the_deletion_of_its_base_cannot_both_succeed(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     outcomes: set[str] = set()
     for number in range(12):
         base, child = f"base{number}", f"child{number}"
         graph.create_branch(base)
         graph.mutate(EVE, branch=base)
-        told: dict[str, BaseException | None] = {}
+        results: dict[str, BaseException | None] = {}
 
         def attempt(
-            name: str, *arguments: str, told: dict[str, BaseException | None] = told
+            name: str, *arguments: str, results: dict[str, BaseException | None] = results
         ) -> None:
             handle = omnigraph.open(tmp_path, durability="relaxed")
             try:
@@ -429,9 +431,9 @@ def test_of_a_branch_and_its_deleted_base_one_is_made_or_the_other_kept(tmp_path
                     handle.delete_branch(arguments[0])
                 else:
                     handle.create_branch(arguments[0], base=arguments[1])
-                told[name] = None
+                results[name] = None
             except (NotFoundError, StillNeededError) as error:
-                told[name] = error
+                results[name] = error
 
         racers = [
             threading.Thread(target=attempt, args=("create", child, base)),
@@ -442,13 +444,13 @@ def test_of_a_branch_and_its_deleted_base_one_is_made_or_the_other_kept(tmp_path
         for racer in racers:
             racer.join()
 
-        if told["delete"] is None:
+        if results["delete"] is None:
             outcomes.add("deleted")
-            assert isinstance(told["create"], NotFoundError)
+            assert isinstance(results["create"], NotFoundError)
             assert child not in graph.branches()
         else:
-            outcomes.add("kept")
-            assert told["create"] is None
+            outcomes.add("retained")
+            assert results["create"] is None
             assert people(graph, child) == {"Eve"}
 
     assert outcomes
@@ -464,9 +466,9 @@ def test_a_read_only_handle_deletes_no_branch(tmp_path: Path) -> None:
     assert graph.branches() == ["main", "feature"]
 
 
-def test_a_reader_of_a_branch_that_is_being_deleted_is_told_that_it_is_gone(tmp_path: Path) -> None:
+def test_a_reader_of_a_branch_during_its_deletion_gets_not_found(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
-    told: list[GraphError] = []
+    errors: list[GraphError] = []
     is_done = threading.Event()
 
     def look() -> None:
@@ -475,7 +477,7 @@ def test_a_reader_of_a_branch_that_is_being_deleted_is_told_that_it_is_gone(tmp_
             try:
                 rows(onlooker, "Person", "feature")
             except GraphError as error:
-                told.append(error)
+                errors.append(error)
 
     looking = threading.Thread(target=look)
     looking.start()
@@ -486,20 +488,22 @@ def test_a_reader_of_a_branch_that_is_being_deleted_is_told_that_it_is_gone(tmp_
     is_done.set()
     looking.join()
 
-    assert {type(error) for error in told} <= {NotFoundError}
-    assert told
+    assert {type(error) for error in errors} <= {NotFoundError}
+    assert errors
 
 
-# What a crash in the middle of Lance's own steps leaves
+# Interrupted steps of Lance
 
 
-@pytest.mark.parametrize("is_warm", [True, False])
-def test_a_branch_whose_deletion_was_cut_off_is_no_branch(tmp_path: Path, *, is_warm: bool) -> None:
+@pytest.mark.parametrize("is_cached", [True, False])
+def test_a_branch_whose_deletion_was_interrupted_is_absent(
+    tmp_path: Path, *, is_cached: bool
+) -> None:
     built = social_graph(tmp_path)
     built.create_branch("feature")
     built.mutate(EVE, branch="feature")
     (tmp_path / "__manifest" / "_refs" / "branches" / "feature.json").unlink()
-    graph = built if is_warm else omnigraph.open(tmp_path)
+    graph = built if is_cached else omnigraph.open(tmp_path)
 
     with pytest.raises(NotFoundError):
         graph.mutate(FRANK, branch="feature")

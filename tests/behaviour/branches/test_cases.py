@@ -1,4 +1,4 @@
-"""Branches in less common company: half-forked, beside a dead writer, under a merge."""
+"""Less common cases of branches: partially forked, beside a dead writer, during a merge."""
 
 import threading
 from pathlib import Path
@@ -35,7 +35,7 @@ PARK = Park(timeout_s=60)
 
 
 def forked(graph: Graph, branch: str) -> set[str]:
-    """The types of which a branch has a line of its own."""
+    """The types of which a branch has a table branch."""
     tables = graph.tables(branch).items()
     return {key.partition(":")[2] for key, table in tables if table.branch == branch}
 
@@ -55,7 +55,7 @@ def test_a_branch_starts_at_a_branch_and_at_nothing_else(tmp_path: Path) -> None
     assert graph.branches() == ["main"]
 
 
-def test_a_branch_that_is_there_is_not_started_again(tmp_path: Path) -> None:
+def test_an_existing_branch_cannot_be_created(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     graph.create_branch("feature")
     graph.mutate(EVE, branch="feature")
@@ -66,7 +66,7 @@ def test_a_branch_that_is_there_is_not_started_again(tmp_path: Path) -> None:
     assert "Eve" in rows(graph, "Person", "feature")
 
 
-def test_of_two_names_one_inside_the_other_that_are_made_at_once_one_is_there(
+def test_of_two_nested_branch_names_created_at_once_one_exists(
     tmp_path: Path,
 ) -> None:
     graph = social_graph(tmp_path)
@@ -87,7 +87,7 @@ def test_of_two_names_one_inside_the_other_that_are_made_at_once_one_is_there(
 
 
 @pytest.mark.parametrize("folders", [0, 3, 10, 35])
-def test_a_name_of_the_greatest_length_is_one_and_a_longer_one_is_refused(
+def test_a_name_of_maximum_length_is_valid_and_a_longer_one_is_refused(
     tmp_path: Path, folders: int
 ) -> None:
     graph = social_graph(tmp_path)
@@ -103,7 +103,7 @@ def test_a_name_of_the_greatest_length_is_one_and_a_longer_one_is_refused(
     assert "Eve" in rows(graph, "Person", name)
 
 
-def test_a_name_that_begins_like_a_run_is_an_ordinary_one(tmp_path: Path) -> None:
+def test_a_branch_name_may_start_like_a_run(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
 
     graph.create_branch("__run__1")
@@ -126,7 +126,7 @@ def test_an_edge_that_is_written_alone_forks_only_its_type(tmp_path: Path) -> No
     assert row_counts(graph, "feature") == {**row_counts(graph), "edge:Knows": 4}
 
 
-def test_e10_a_line_that_cannot_be_judged_is_kept_and_the_write_can_be_repeated(
+def test_e10_an_unclassified_table_branch_is_retained_and_the_write_can_be_retried(
     tmp_path: Path,
 ) -> None:
     social_graph(tmp_path)
@@ -152,7 +152,7 @@ def test_e10_a_line_that_cannot_be_judged_is_kept_and_the_write_can_be_repeated(
     assert rows(graph, "Person", "feature").keys() - rows(graph, "Person").keys() == {"Frank"}
 
 
-def test_a_merge_that_is_landing_blocks_no_other_branch(tmp_path: Path) -> None:
+def test_a_merge_under_way_does_not_block_another_branch(tmp_path: Path) -> None:
     built = social_graph(tmp_path)
     for name in ("feature", "other"):
         built.create_branch(name)
@@ -179,7 +179,7 @@ def test_a_merge_that_is_landing_blocks_no_other_branch(tmp_path: Path) -> None:
 # Deleting
 
 
-def test_a_branch_on_which_a_writer_died_is_deleted_with_what_it_left(tmp_path: Path) -> None:
+def test_deleting_a_branch_also_deletes_what_a_dead_writer_left_on_it(tmp_path: Path) -> None:
     social_graph(tmp_path).create_branch("feature")
     failpoints = Failpoints()
     graph = open_with(tmp_path, failpoints)
@@ -197,7 +197,7 @@ def test_a_branch_on_which_a_writer_died_is_deleted_with_what_it_left(tmp_path: 
     assert contents(graph, "feature") == contents(graph)
 
 
-def test_a_merge_that_died_is_finished_before_its_source_is_deleted(tmp_path: Path) -> None:
+def test_an_interrupted_merge_is_finished_before_its_source_is_deleted(tmp_path: Path) -> None:
     failpoints = Failpoints()
     graph = init_with(tmp_path, "node Person { name: String @key }", failpoints)
     graph.create_branch("feature")
@@ -217,7 +217,7 @@ def test_a_merge_that_died_is_finished_before_its_source_is_deleted(tmp_path: Pa
 # Children
 
 
-def test_a_child_is_what_it_was_after_its_parent_was_merged_and_went_on(tmp_path: Path) -> None:
+def test_a_child_branch_is_unchanged_after_its_parent_is_merged_and_written(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     graph.create_branch("parent")
     graph.mutate(EVE, branch="parent")

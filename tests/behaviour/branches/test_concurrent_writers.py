@@ -1,4 +1,4 @@
-"""Branches that go away, or come again, between two steps of somebody who works on them."""
+"""Branches that are deleted or recreated between two steps of a reader or writer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WIDER = "node Note { name: String @key }\nnode Tag { name: String @key }"
 
 
 def notes_graph(path: Path) -> Graph:
-    """A graph with a branch that has a line of its own for its only type."""
+    """A graph with a branch that has a table branch for its only type."""
     graph = build_graph(path, NOTES)
     graph.load(ndjson(node("Note", name="first")), mode="append")
     graph.create_branch("draft")
@@ -28,7 +28,7 @@ def notes_graph(path: Path) -> Graph:
 
 
 def before_the_commit(meddle: Callable[[], None]) -> Callable[[str, int, int | None], None]:
-    """A progress that does something once, when a load is prepared and holds no locks yet."""
+    """A progress callback that acts once, when a load is prepared and holds no locks yet."""
     done = threading.Event()
 
     def progress(stage: str, ready: int, total: int | None) -> None:
@@ -47,7 +47,7 @@ def names(graph: Graph, branch: str) -> list[object]:
     return [row["n.name"] for row in found.rows]
 
 
-def test_a_write_to_a_branch_that_is_gone_by_then_is_told_so(tmp_path: Path) -> None:
+def test_a_write_to_a_branch_deleted_meanwhile_is_not_found(tmp_path: Path) -> None:
     graph = notes_graph(tmp_path)
 
     with pytest.raises(NotFoundError, match="draft"):
@@ -70,7 +70,7 @@ def test_a_write_that_was_prepared_on_another_branch_of_that_name_is_prepared_ag
     graph, other = (omnigraph.open(tmp_path, durability=durability) for _ in range(2))
     assert names(graph, "draft") == ["first", "old"]
 
-    def make_anew() -> None:
+    def recreate_branch() -> None:
         other.delete_branch("draft")
         other.create_branch("draft")
         other.load(ndjson(node("Note", name="other")), mode="append", branch="draft")
@@ -79,14 +79,14 @@ def test_a_write_that_was_prepared_on_another_branch_of_that_name_is_prepared_ag
         ndjson(node("Note", name="new")),
         mode="append",
         branch="draft",
-        progress=before_the_commit(make_anew),
+        progress=before_the_commit(recreate_branch),
     )
 
     assert names(omnigraph.open(tmp_path), "draft") == ["first", "new", "other"]
     assert graph.doctor().is_healthy
 
 
-def test_of_two_writers_who_bring_a_branch_up_to_date_both_are_done(tmp_path: Path) -> None:
+def test_two_writers_that_bring_a_branch_up_to_date_both_succeed(tmp_path: Path) -> None:
     notes_graph(tmp_path).close()
     failpoints = Failpoints()
     slow, fast = open_with(tmp_path, failpoints), omnigraph.open(tmp_path)
@@ -113,7 +113,7 @@ def test_of_two_writers_who_bring_a_branch_up_to_date_both_are_done(tmp_path: Pa
     assert fast.recoveries() == []
 
 
-def test_a_reader_of_a_branch_that_goes_away_is_told_so(tmp_path: Path) -> None:
+def test_a_reader_of_a_branch_deleted_meanwhile_gets_not_found(tmp_path: Path) -> None:
     graph = notes_graph(tmp_path)
     lines = graph.export(branch="draft")
     graph.delete_branch("draft")

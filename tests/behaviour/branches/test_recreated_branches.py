@@ -1,5 +1,6 @@
-"""A branch that another handle deletes, or makes anew, while its rows are read: never the rows of
-one for those of the other."""
+"""A branch that another handle deletes or recreates during a read: rows of the two branches are
+never mixed.
+"""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -19,24 +20,24 @@ from tests.support.graphs import open_with, rows
 from tests.support.queries import query
 from tests.support.teams import does, team
 
-Deed = Callable[[Graph], None]
+Change = Callable[[Graph], None]
 Call = Callable[[Graph, str], object]
 
 
 def delete(graph: Graph) -> None:
-    """The branch goes."""
+    """Delete the branch."""
     graph.delete_branch("feature")
 
 
-def make_anew(graph: Graph) -> None:
-    """Another branch of that name, with as many commits."""
+def recreate(graph: Graph) -> None:
+    """Recreate the branch with as many commits."""
     graph.delete_branch("feature")
     graph.create_branch("feature")
     does('insert Person { name: "Mallory" }')(graph, "feature")
 
 
 class InterruptedTables(CrashingTables):
-    """A table store in which something else happens before rows are compared for the first time."""
+    """A table store that runs an interruption before rows are compared for the first time."""
 
     def __init__(self, tables: TableStore, interrupt: Callable[[], None]) -> None:
         super().__init__(tables, Fault(at=0, when=When.ERROR_ONCE, scope=Scope.EFFECTS))
@@ -53,14 +54,14 @@ class InterruptedTables(CrashingTables):
 
 
 def open_interrupted(path: Path, interrupt: Callable[[], None]) -> Graph:
-    """A handle that is overtaken while it compares rows."""
+    """A handle that is interrupted while it compares rows."""
     settings = make_settings(path, storage_options=None, durability="relaxed")
     stores = open_stores(settings)
     tables = InterruptedTables(stores.tables, interrupt)
     return Graph(settings, replace(stores, tables=tables), actor=None, is_read_only=False)
 
 
-@pytest.mark.parametrize("deed", [delete, make_anew])
+@pytest.mark.parametrize("change", [delete, recreate])
 @pytest.mark.parametrize(
     "call",
     [
@@ -72,12 +73,12 @@ def open_interrupted(path: Path, interrupt: Callable[[], None]) -> Graph:
     ],
     ids=["merge", "dry run", "pick", "diff with a commit", "diff with a branch"],
 )
-def test_rows_of_a_branch_that_is_another_by_now_are_not_taken_for_its_own(
-    tmp_path: Path, call: Call, deed: Deed
+def test_rows_of_a_recreated_branch_are_not_read_as_those_of_its_predecessor(
+    tmp_path: Path, call: Call, change: Change
 ) -> None:
     built = team(tmp_path)
     eve = built.mutate(query('insert Person { name: "Eve" }'), branch="feature").commit_id
-    graph, before = open_interrupted(tmp_path, lambda: deed(built)), built.head()
+    graph, before = open_interrupted(tmp_path, lambda: change(built)), built.head()
 
     with pytest.raises(NotFoundError) as lost:
         call(graph, str(eve))
@@ -87,7 +88,7 @@ def test_rows_of_a_branch_that_is_another_by_now_are_not_taken_for_its_own(
     assert "__manifest" not in str(lost.value)
 
 
-def test_a_commit_of_a_branch_that_goes_on_meanwhile_is_still_its_own(tmp_path: Path) -> None:
+def test_a_merge_ignores_later_commits_of_its_source(tmp_path: Path) -> None:
     built = team(tmp_path)
     does('insert Person { name: "Eve" }')(built, "feature")
 
@@ -99,8 +100,8 @@ def test_a_commit_of_a_branch_that_goes_on_meanwhile_is_still_its_own(tmp_path: 
     assert rows(built, "Person").keys() - {"Alice", "Bob", "Carol", "Dan"} == {"Eve"}
 
 
-@pytest.mark.parametrize("deed", [delete, make_anew])
-def test_a_merge_that_must_be_worked_out_anew_needs_its_source(tmp_path: Path, deed: Deed) -> None:
+@pytest.mark.parametrize("change", [delete, recreate])
+def test_a_merge_that_is_prepared_again_requires_its_source(tmp_path: Path, change: Change) -> None:
     does('insert Person { name: "Eve" }')(team(tmp_path), "feature")
     failpoints, errors = Failpoints(), list[GraphError]()
     graph, other = open_with(tmp_path, failpoints), omnigraph.open(tmp_path)
@@ -116,7 +117,7 @@ def test_a_merge_that_must_be_worked_out_anew_needs_its_source(tmp_path: Path, d
         merging = threading.Thread(target=merge)
         merging.start()
         parked.wait_for_arrival()
-        deed(other)
+        change(other)
         does('insert Person { name: "Fay" }')(other, "main")
         parked.release()
         merging.join()

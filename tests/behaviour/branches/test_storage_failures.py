@@ -1,4 +1,4 @@
-"""Branches that are made over a storage that fails, or go away under a look: the answer is true."""
+"""Branches created on a failing storage, or deleted during a read: the reported outcome is true."""
 
 import itertools
 import threading
@@ -29,10 +29,10 @@ EVE = query('insert Person { name: "Eve" }')
 REFERENCES = "__manifest/_refs/branches"
 
 
-# Making
+# Creating
 
 
-def test_a_branch_whose_answer_got_lost_is_made(tmp_path: Path) -> None:
+def test_a_branch_whose_response_was_lost_is_created(tmp_path: Path) -> None:
     social_graph(tmp_path).close()
     graph = open_crashing(tmp_path, Fault(at=1, when=When.LOST, scope=Scope.EFFECTS))
 
@@ -43,7 +43,7 @@ def test_a_branch_whose_answer_got_lost_is_made(tmp_path: Path) -> None:
     assert "Eve" in rows(graph, "Person", "draft")
 
 
-def test_a_branch_that_was_refused_is_not_there_and_can_be_made_again(tmp_path: Path) -> None:
+def test_a_refused_branch_is_absent_and_can_be_created_again(tmp_path: Path) -> None:
     social_graph(tmp_path).close()
     graph = open_crashing(tmp_path, Fault(at=1, when=When.ERROR_ONCE, scope=Scope.EFFECTS))
 
@@ -55,7 +55,7 @@ def test_a_branch_that_was_refused_is_not_there_and_can_be_made_again(tmp_path: 
     assert contents(graph, "draft") == contents(graph)
 
 
-def test_making_a_branch_tells_the_truth_whichever_call_fails(tmp_path: Path) -> None:
+def test_creating_a_branch_reports_the_true_outcome_whichever_call_fails(tmp_path: Path) -> None:
     social_graph(tmp_path).close()
     seen: set[Outcome | None] = set()
 
@@ -70,11 +70,11 @@ def test_making_a_branch_tells_the_truth_whichever_call_fails(tmp_path: Path) ->
             if fault.hit is None:
                 break
 
-    # In doubt is whoever made a branch and can ask nobody any more.
+    # The caller who creates a branch is in doubt if the storage fails from then on.
     assert seen == {None, Outcome.UNCHANGED, Outcome.UNCERTAIN}
 
 
-def test_a_load_that_starts_a_branch_goes_on_when_the_answer_got_lost(tmp_path: Path) -> None:
+def test_a_load_that_creates_a_branch_continues_after_a_lost_response(tmp_path: Path) -> None:
     social_graph(tmp_path).close()
     graph = open_crashing(tmp_path, Fault(at=1, when=When.LOST, scope=Scope.EFFECTS))
 
@@ -85,10 +85,10 @@ def test_a_load_that_starts_a_branch_goes_on_when_the_answer_got_lost(tmp_path: 
     assert "Initech" in rows(graph, "Company", "new")
 
 
-# Looking
+# Reading
 
 
-def test_branches_are_listed_while_another_goes_away(place: Place) -> None:
+def test_branches_are_listed_during_a_deletion(place: Place) -> None:
     store, onlooker = place.open(), place.open()
     at = create_people(store, ann=1)
     store.fork(at, branch="kept")
@@ -114,7 +114,7 @@ def test_branches_are_listed_while_another_goes_away(place: Place) -> None:
     assert onlooker.find_head(MAIN) == 1
 
 
-def test_a_commit_is_found_while_another_branch_goes_away(tmp_path: Path) -> None:
+def test_a_commit_is_found_during_the_deletion_of_another_branch(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     graph.create_branch("kept")
     graph.mutate(EVE, branch="kept")
@@ -140,7 +140,7 @@ def test_a_commit_is_found_while_another_branch_goes_away(tmp_path: Path) -> Non
     assert failures == []
 
 
-def test_a_commit_of_a_branch_that_is_gone_is_not_found(tmp_path: Path) -> None:
+def test_a_commit_of_a_deleted_branch_is_not_found(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     graph.create_branch("gone")
     graph.mutate(EVE, branch="gone")
@@ -176,13 +176,13 @@ def test_a_branch_whose_name_was_half_written_is_named_and_can_be_removed(
 
 
 def remove_history(branch: str, *, root: Path) -> None:
-    """Delete the history of a branch, past any open graph."""
+    """Delete the history of a branch without any open graph."""
     settings = make_settings(root, storage_options=None, durability="relaxed")
     open_stores(settings).tables.delete_branch(manifest_ref(BranchName(branch)))
 
 
 def outcome_of_making(name: str, graph: Graph) -> Outcome | None:
-    """What the caller who makes a branch is told; None if it is made."""
+    """The outcome reported for creating a branch; None if it is created."""
     try:
         graph.create_branch(name)
     except AlreadyExistsError as error:
@@ -193,7 +193,7 @@ def outcome_of_making(name: str, graph: Graph) -> Outcome | None:
 
 
 def truths(outcome: Outcome | None) -> frozenset[bool]:
-    """Whether the branch may be there, by what the caller was told."""
+    """Whether the branch may exist, by the reported outcome."""
     match outcome:
         case None:
             return frozenset({True})

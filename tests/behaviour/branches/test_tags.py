@@ -1,4 +1,4 @@
-"""Tags: a commit has a name, and stays readable as long as it has one."""
+"""Tags: a tag names a commit and keeps it readable."""
 
 import threading
 from collections.abc import Callable
@@ -31,7 +31,7 @@ NAMES = "query q() { match { $p: Person } return { $p.name as name } order { $p.
 
 
 def names_at(graph: Graph, commit: str) -> list[object]:
-    """Who is there at a commit or tag, by a read."""
+    """The people at a commit or tag, by a read."""
     return [row["name"] for row in graph.query(NAMES, commit=commit).rows]
 
 
@@ -46,10 +46,10 @@ def test_a_tag_names_a_commit(tmp_path: Path) -> None:
 
     assert graph.tags() == {"release/2.0": second, "v1": first}
     assert omnigraph.open(tmp_path, read_only=True).tags() == graph.tags()
-    assert graph.commits()[-1].id == second, "a tag is no commit"
+    assert graph.commits()[-1].id == second, "a tag is not a commit"
 
 
-def test_every_read_takes_a_tag_for_a_commit(tmp_path: Path) -> None:
+def test_every_read_accepts_a_tag_as_a_commit(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     graph.tag("before", graph.head())
 
@@ -90,7 +90,7 @@ def test_a_name_is_given_once(tmp_path: Path) -> None:
     assert graph.tags() == {"v1": second}
 
 
-def test_a_tag_that_is_taken_away_leaves_its_commit(tmp_path: Path) -> None:
+def test_deleting_a_tag_keeps_its_commit(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     first = graph.head()
     graph.tag("v1", first)
@@ -106,7 +106,7 @@ def test_a_tag_that_is_taken_away_leaves_its_commit(tmp_path: Path) -> None:
     assert refused.value.kind == "tag"
 
 
-def test_a_tag_that_is_not_there_is_not_found_and_the_near_one_is_named(tmp_path: Path) -> None:
+def test_a_missing_tag_is_reported_with_the_nearest_name(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     graph.tag("release", graph.head())
 
@@ -119,7 +119,7 @@ def test_a_tag_that_is_not_there_is_not_found_and_the_near_one_is_named(tmp_path
 @pytest.mark.parametrize(
     "name", ["", " ", "a b", "a//b", "..", "ä", "x" * 81, "01HZY3V5W8Q2N4R6T8X0ABCDEF", "a~b"]
 )
-def test_a_name_that_is_no_tag_name_is_refused(tmp_path: Path, name: str) -> None:
+def test_an_invalid_tag_name_is_refused(tmp_path: Path, name: str) -> None:
     graph = social_graph(tmp_path)
 
     calls: list[Callable[[], object]] = [
@@ -134,7 +134,7 @@ def test_a_name_that_is_no_tag_name_is_refused(tmp_path: Path, name: str) -> Non
     assert graph.tags() == {}
 
 
-def test_a_commit_that_is_not_there_is_not_tagged(tmp_path: Path) -> None:
+def test_a_missing_commit_cannot_be_tagged(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
 
     for nothing in ("01HZY3V5W8Q2N4R6T8X0ABCDEF", "nope"):
@@ -145,7 +145,7 @@ def test_a_commit_that_is_not_there_is_not_tagged(tmp_path: Path) -> None:
     assert graph.tags() == {}
 
 
-def test_a_tag_and_a_branch_cannot_both_be_asked_for(tmp_path: Path) -> None:
+def test_a_read_takes_either_a_tag_or_a_branch(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     graph.tag("v1", graph.head())
 
@@ -166,7 +166,7 @@ def test_a_read_only_handle_tags_nothing(tmp_path: Path) -> None:
     assert reader.tags() == {"v1": graph.head()}
 
 
-def test_a_graph_that_starts_over_has_no_tags(tmp_path: Path) -> None:
+def test_a_recreated_graph_has_no_tags(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     graph.tag("v1", graph.head())
 
@@ -178,7 +178,7 @@ def test_a_graph_that_starts_over_has_no_tags(tmp_path: Path) -> None:
 # Tags and branches
 
 
-def test_a_branch_is_kept_for_the_tagged_commit_on_it(tmp_path: Path) -> None:
+def test_a_branch_with_a_tagged_commit_cannot_be_deleted(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     graph.create_branch("feature")
     graph.mutate(EVE, branch="feature")
@@ -194,7 +194,7 @@ def test_a_branch_is_kept_for_the_tagged_commit_on_it(tmp_path: Path) -> None:
     assert graph.branches() == ["main"]
 
 
-def test_a_branch_goes_when_the_tagged_commit_is_one_that_it_inherited(tmp_path: Path) -> None:
+def test_a_branch_whose_tagged_commit_is_inherited_can_be_deleted(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     graph.create_branch("feature")
     graph.tag("start", graph.head("feature"))
@@ -205,7 +205,7 @@ def test_a_branch_goes_when_the_tagged_commit_is_one_that_it_inherited(tmp_path:
     assert names_at(graph, "start") == ["Alice", "Bob", "Charlie", "Diana"]
 
 
-def test_a_tagged_commit_is_there_after_its_branch_was_asked_to_go_at_the_same_time(
+def test_a_tagged_commit_survives_a_concurrent_branch_deletion(
     tmp_path: Path,
 ) -> None:
     graph = social_graph(tmp_path)
@@ -214,13 +214,13 @@ def test_a_tagged_commit_is_there_after_its_branch_was_asked_to_go_at_the_same_t
         graph.create_branch(branch)
         graph.mutate(EVE, branch=branch)
         commit = graph.head(branch)
-        told: list[GraphError] = []
+        errors: list[GraphError] = []
 
-        def delete(branch: str = branch, told: list[GraphError] = told) -> None:
+        def delete(branch: str = branch, errors: list[GraphError] = errors) -> None:
             try:
                 omnigraph.open(tmp_path, durability="relaxed").delete_branch(branch)
             except StillNeededError as error:
-                told.append(error)
+                errors.append(error)
 
         deleter = threading.Thread(target=delete)
         deleter.start()
@@ -230,8 +230,8 @@ def test_a_tagged_commit_is_there_after_its_branch_was_asked_to_go_at_the_same_t
             assert tag not in graph.tags()
         deleter.join()
 
-        assert (branch in graph.branches()) == (tag in graph.tags()) == bool(told)
-        if told:
+        assert (branch in graph.branches()) == (tag in graph.tags()) == bool(errors)
+        if errors:
             assert "Eve" in names_at(graph, tag)
 
 
@@ -251,7 +251,7 @@ def test_a_tag_names_a_commit_on_every_store(place: Place) -> None:
     assert (graph.branches(), graph.tags()) == (["main"], {})
 
 
-# When things go wrong
+# Failures
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ def test_a_damaged_tag_is_named_and_deletes_no_branch(
     assert graph.branches() == ["main", "feature"]
 
 
-def test_tagging_cut_short_anywhere_is_done_or_not(tmp_path: Path) -> None:
+def test_an_interrupted_tag_creation_is_complete_or_absent(tmp_path: Path) -> None:
     graph = build_graph(tmp_path, "node Person { name: String @key }", node("Person", name="Ann"))
     head, names = graph.head(), (f"tag-{number}" for number in count())
 
@@ -298,7 +298,7 @@ def test_tagging_cut_short_anywhere_is_done_or_not(tmp_path: Path) -> None:
     assert swept.effects == 1
 
 
-def test_taking_a_tag_away_cut_short_anywhere_is_done_or_not(tmp_path: Path) -> None:
+def test_an_interrupted_tag_deletion_is_complete_or_absent(tmp_path: Path) -> None:
     graph = build_graph(tmp_path, "node Person { name: String @key }", node("Person", name="Ann"))
     names = (f"tag-{number}" for number in count())
 

@@ -1,6 +1,6 @@
-"""The rules of a schema hold however many write at once: no check is made on rows that have moved.
+"""Schema rules hold under concurrent writers: no check uses rows that have changed since.
 
-Each test lets writers race for something that only one of them may have.
+In each test several writers race for something that only one of them may have.
 """
 
 import subprocess
@@ -33,7 +33,7 @@ from tests.support.queries import query
 TURNS_MAX = 100
 
 
-def test_of_many_who_want_the_only_place_one_gets_it(tmp_path: Path) -> None:
+def test_of_many_writers_for_one_remaining_edge_one_succeeds(tmp_path: Path) -> None:
     graph = hub_graph(tmp_path)
     desks = ["d1", "d2", "d1", "d2"]
 
@@ -47,7 +47,7 @@ def test_of_many_who_want_the_only_place_one_gets_it(tmp_path: Path) -> None:
     require_linear(graph.commits())
 
 
-def test_of_many_who_want_the_same_unique_value_one_gets_it(tmp_path: Path) -> None:
+def test_of_many_writers_of_one_unique_value_one_succeeds(tmp_path: Path) -> None:
     graph = hub_graph(tmp_path)
     inserts = [
         writer(f'insert User {{ name: "u{number}", role: "guest", email: "same" }}')
@@ -61,7 +61,7 @@ def test_of_many_who_want_the_same_unique_value_one_gets_it(tmp_path: Path) -> N
     assert emails == ["same"]
 
 
-def test_of_many_who_append_the_same_key_one_does(tmp_path: Path) -> None:
+def test_of_many_appends_of_one_key_one_succeeds(tmp_path: Path) -> None:
     graph = build_graph(tmp_path, "node Person { name: String @key  age: I32? }")
 
     def append(age: int) -> Callable[[Graph], object]:
@@ -74,7 +74,7 @@ def test_of_many_who_append_the_same_key_one_does(tmp_path: Path) -> None:
     assert graph.tables()["node:Person"].row_count == 1
 
 
-def test_no_edge_lands_at_a_node_that_is_deleted_meanwhile(tmp_path: Path) -> None:
+def test_no_edge_is_written_to_a_concurrently_deleted_node(tmp_path: Path) -> None:
     graph = build_graph(
         tmp_path,
         "node Person { name: String @key } edge Knows: Person -> Person",
@@ -108,13 +108,13 @@ def test_no_edge_lands_at_a_node_that_is_deleted_meanwhile(tmp_path: Path) -> No
 
 def test_no_edge_is_left_behind_by_an_overwrite_of_its_nodes(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
-    kept = [node("Company", name="Acme"), node("Company", name="Globex")]
+    retained = [node("Company", name="Acme"), node("Company", name="Globex")]
 
     def replace(own: Graph) -> None:
         for _ in range(4):
-            until_it_lands(lambda: own.load(ndjson(*kept), mode="overwrite"))
+            until_it_lands(lambda: own.load(ndjson(*retained), mode="overwrite"))
             until_it_lands(
-                lambda: own.load(ndjson(*kept, node("Company", name="New")), mode="overwrite")
+                lambda: own.load(ndjson(*retained, node("Company", name="New")), mode="overwrite")
             )
 
     def employ(own: Graph) -> None:
@@ -128,7 +128,7 @@ def test_no_edge_is_left_behind_by_an_overwrite_of_its_nodes(tmp_path: Path) -> 
     require_linear(graph.commits())
 
 
-def test_a_minimum_is_not_undercut_by_two_who_each_take_one(tmp_path: Path) -> None:
+def test_a_minimum_holds_under_two_concurrent_deletions(tmp_path: Path) -> None:
     graph = build_graph(
         tmp_path,
         "node U { n: String @key } edge Sits: U -> U @card(1..)",
@@ -190,7 +190,7 @@ def test_writers_of_different_processes_make_one_chain(tmp_path: Path) -> None:
 
 
 def race(root: Path, writes: Sequence[Callable[[Graph], object]]) -> list[str]:
-    """Let each write run on a graph of its own, all at once; how each of them ended."""
+    """Run each write on its own graph, all at once; the outcome of each."""
     start = threading.Barrier(len(writes))
     outcomes = ["lost"] * len(writes)
 
@@ -213,7 +213,7 @@ def writer(body: str) -> Callable[[Graph], object]:
 
 
 def until_it_lands(write: Callable[[], object]) -> str:
-    """Write as an application does that may be overtaken; whether a rule stood against it."""
+    """Write with the retries of an application; whether a rule refused it."""
     for _ in range(TURNS_MAX):
         try:
             write()

@@ -1,7 +1,7 @@
-"""Leases: on an object store one process at a time writes on a branch, and a dead one is followed.
+"""Leases: on an object store one process at a time writes on a branch, and a dead one is replaced.
 
-Two processes are two sets of locks with a clock each, which no test waits for; real ones are used
-where a process matters: forks, kills, and turns taken for real.
+Two processes are two sets of locks with a clock each, so no test waits; real processes are used
+where they matter: forks, kills, and contention.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def locks(timeout_s):
     return open_locks(location, Locking(THIS_PROCESS, SystemClock(), 1.0), timeout_s=timeout_s)
 """
 
-HOLD_UNTIL_TOLD = f"""{OPEN}
+HOLD_UNTIL_SIGNALLED = f"""{OPEN}
 with locks(30).hold([PERSON]):
     print("held", flush=True)
     sys.stdin.readline()
@@ -75,7 +75,7 @@ with locks(30).hold([PERSON]) as held:
 
 
 class Someone:
-    """A process of its own, as far as locks are concerned."""
+    """A separate process, as far as locks are concerned."""
 
     def __init__(self, location: Location, *, ahead_s: float = 0.0) -> None:
         self.location = location
@@ -84,11 +84,11 @@ class Someone:
         self._locking = make_locking(self.clock)
 
     def locks(self, *, timeout_s: float = LONG_S) -> WriteLocks:
-        """Its locks, by a handle of their own."""
+        """Its locks, through a separate handle."""
         return self.locks_over(objects_of(self.location), timeout_s=timeout_s)
 
     def locks_over(self, objects: ObjectStore, *, timeout_s: float = LONG_S) -> WriteLocks:
-        """The same with a storage of the test's."""
+        """The same over a given storage."""
         return open_write_locks(
             self.location,
             objects=objects,
@@ -133,10 +133,10 @@ def stored(location: Location, branch: str | None = None) -> Mapping[str, object
     return document
 
 
-# Whose turn it is
+# Taking and releasing
 
 
-def test_what_one_process_holds_another_does_not_get_on_the_same_branch(location: Location) -> None:
+def test_a_lease_excludes_other_processes_on_the_same_branch(location: Location) -> None:
     ours, theirs = Someone(location), Someone(location)
 
     with ours.locks().hold([PERSON]):
@@ -147,7 +147,7 @@ def test_what_one_process_holds_another_does_not_get_on_the_same_branch(location
     assert theirs.gets(PERSON)
 
 
-def test_who_asks_without_waiting_is_refused_at_once(location: Location) -> None:
+def test_a_request_without_a_timeout_is_refused_at_once(location: Location) -> None:
     ours, theirs = Someone(location), Someone(location)
 
     with ours.locks().hold([PERSON]):
@@ -156,7 +156,7 @@ def test_who_asks_without_waiting_is_refused_at_once(location: Location) -> None
     assert theirs.clock.passed_s == 0
 
 
-def test_a_turn_that_is_let_go_is_handed_over_without_a_wait(location: Location) -> None:
+def test_a_released_lease_is_handed_over_without_a_wait(location: Location) -> None:
     ours, theirs = Someone(location), Someone(location)
 
     turns = {someone: someone.locks(timeout_s=0.0) for someone in (ours, theirs)}
@@ -168,7 +168,7 @@ def test_a_turn_that_is_let_go_is_handed_over_without_a_wait(location: Location)
     assert ours.fenced == theirs.fenced == []
 
 
-def test_a_wait_in_vain_ends_and_names_the_process_and_its_machine(location: Location) -> None:
+def test_a_lease_timeout_names_the_process_and_its_machine(location: Location) -> None:
     ours, theirs = Someone(location), Someone(location)
 
     with (
@@ -188,7 +188,7 @@ def test_a_wait_in_vain_ends_and_names_the_process_and_its_machine(location: Loc
     )
 
 
-def test_the_threads_of_a_process_share_its_turn(location: Location, server: S3Server) -> None:
+def test_the_threads_of_a_process_share_its_lease(location: Location, server: S3Server) -> None:
     ours = Someone(location)
     locks = ours.locks()
     with locks.hold([PERSON]):
@@ -202,10 +202,10 @@ def test_the_threads_of_a_process_share_its_turn(location: Location, server: S3S
     ):
         assert not turn.has_lapsed()
 
-    assert [each.method for each in requests] == ["PUT", "PUT"], "taken once, and let go once"
+    assert [each.method for each in requests] == ["PUT", "PUT"], "taken once, and released once"
 
 
-def test_a_process_that_is_never_done_lets_others_have_their_turn(location: Location) -> None:
+def test_a_process_that_writes_continuously_lets_others_take_the_lease(location: Location) -> None:
     ours = Someone(location)
 
     with ours.locks().hold([PERSON]) as held:
@@ -214,15 +214,15 @@ def test_a_process_that_is_never_done_lets_others_have_their_turn(location: Loca
 
         assert not ours.gets(KNOWS)
         with ours.locks().hold_within(held, [MANIFEST]) as turn:
-            assert turn.covers([MANIFEST]), "who writes already is not held up"
+            assert turn.covers([MANIFEST]), "a writer that holds the lease is not delayed"
 
     assert ours.gets(KNOWS)
 
 
-# A holder that stands still
+# A holder that does not renew
 
 
-def test_a_holder_without_a_sign_of_life_is_followed_when_its_time_is_up(
+def test_a_lease_that_is_not_renewed_is_taken_over_when_it_expires(
     location: Location,
 ) -> None:
     ours, theirs = Someone(location), Someone(location)
@@ -236,7 +236,7 @@ def test_a_holder_without_a_sign_of_life_is_followed_when_its_time_is_up(
         assert held.has_lapsed()
 
 
-def test_a_holder_that_was_followed_lets_go_of_nothing(location: Location) -> None:
+def test_a_holder_that_lost_its_lease_releases_nothing(location: Location) -> None:
     ours, theirs, third = (Someone(location) for _ in range(3))
 
     with ours.locks().hold([PERSON]):
@@ -248,7 +248,7 @@ def test_a_holder_that_was_followed_lets_go_of_nothing(location: Location) -> No
     assert third.gets(PERSON)
 
 
-def test_who_waited_in_vain_goes_on_counting_the_next_time(location: Location) -> None:
+def test_a_waiter_that_timed_out_resumes_its_expiry_count(location: Location) -> None:
     ours, theirs = Someone(location), Someone(location)
     locks = theirs.locks(timeout_s=0.0)
 
@@ -261,7 +261,7 @@ def test_who_waited_in_vain_goes_on_counting_the_next_time(location: Location) -
 
 
 @pytest.mark.parametrize(("hours_off", "is_taken"), [(-1, False), (0, False), (1, True)])
-def test_a_lease_that_expired_long_ago_by_anybodys_clock_is_taken_without_a_wait(
+def test_a_lease_that_expired_beyond_clock_skew_is_taken_without_a_wait(
     location: Location, hours_off: int, *, is_taken: bool
 ) -> None:
     ours, theirs = Someone(location), Someone(location, ahead_s=hours_off * 3600)
@@ -272,14 +272,14 @@ def test_a_lease_that_expired_long_ago_by_anybodys_clock_is_taken_without_a_wait
     assert theirs.fenced == [None] * is_taken
 
 
-def test_clocks_that_differ_within_reason_make_no_difference(location: Location) -> None:
+def test_clock_skew_within_the_bound_makes_no_difference(location: Location) -> None:
     ours, theirs = Someone(location), Someone(location, ahead_s=LEASE_CLOCK_SKEW_S_MAX)
 
     with ours.locks().hold([PERSON]):
         assert not theirs.gets(PERSON)
 
 
-def test_a_lease_that_was_let_go_needs_no_fence_and_one_that_was_seized_does(
+def test_a_seized_lease_is_fenced_and_a_released_one_is_not(
     location: Location,
 ) -> None:
     ours, theirs, third = (Someone(location) for _ in range(3))
@@ -291,7 +291,7 @@ def test_a_lease_that_was_let_go_needs_no_fence_and_one_that_was_seized_does(
     assert (ours.fenced, theirs.fenced, third.fenced) == ([], ["draft"], [])
 
 
-def test_who_could_not_fence_holds_nothing_and_the_next_one_fences(location: Location) -> None:
+def test_a_failed_fence_takes_no_lease_and_the_next_taker_fences(location: Location) -> None:
     ours, theirs, third = (Someone(location) for _ in range(3))
 
     def fail(branch: str | None) -> None:
@@ -328,7 +328,7 @@ def test_epochs_only_grow(location: Location) -> None:
     assert epochs == [0, 1, 2, 2, 3, 4, 4]
 
 
-def test_a_holder_that_lives_is_not_followed(location: Location) -> None:
+def test_a_lease_that_is_renewed_is_not_taken_over(location: Location) -> None:
     ours = make_locking(SystemClock(), ttl_s=0.3)
     theirs = make_locking(SystemClock(), ttl_s=0.3)
 
@@ -344,7 +344,7 @@ def test_a_holder_that_lives_is_not_followed(location: Location) -> None:
     assert require_number(stored(location)["heartbeat"]) >= 3
 
 
-def test_a_holder_whose_sign_of_life_is_refused_knows_that_it_was_followed(
+def test_a_refused_renewal_shows_the_holder_that_it_lost_its_lease(
     location: Location,
 ) -> None:
     ours = make_locking(SystemClock(), ttl_s=0.3)
@@ -360,11 +360,11 @@ def test_a_holder_whose_sign_of_life_is_refused_knows_that_it_was_followed(
         assert held.has_lapsed()
 
 
-# What goes wrong on the way
+# Failures
 
 
 @pytest.mark.parametrize("effect", [1, 2])
-def test_a_turn_is_taken_and_let_go_although_the_answer_gets_lost(
+def test_a_lease_is_taken_and_released_although_a_response_is_lost(
     location: Location, effect: int
 ) -> None:
     ours, theirs = Someone(location), Someone(location)
@@ -380,7 +380,7 @@ def test_a_turn_is_taken_and_let_go_although_the_answer_gets_lost(
     assert theirs.fenced == []
 
 
-def test_a_turn_is_taken_although_the_repetition_of_a_request_was_refused(
+def test_a_lease_is_taken_although_a_retried_request_is_refused(
     location: Location,
 ) -> None:
     ours = Someone(location)
@@ -393,7 +393,7 @@ def test_a_turn_is_taken_although_the_repetition_of_a_request_was_refused(
     assert ours.fenced == []
 
 
-def test_a_first_turn_is_taken_although_the_answer_gets_lost(location: Location) -> None:
+def test_a_first_lease_is_taken_although_the_response_is_lost(location: Location) -> None:
     ours = Someone(location)
     fault = Fault(at=1, when=When.LOST, scope=Scope.EFFECTS)
 
@@ -404,17 +404,17 @@ def test_a_first_turn_is_taken_although_the_answer_gets_lost(location: Location)
     assert stored(location)["epoch"] == 1
 
 
-def test_a_storage_that_fails_when_a_turn_is_let_go_fails_no_write(location: Location) -> None:
+def test_a_storage_failure_at_lease_release_fails_no_write(location: Location) -> None:
     ours, theirs = Someone(location), Someone(location)
     ours.gets(PERSON)
-    # A look, a write to take it, and then the one that is meant.
+    # A read, a write that takes it, and then the intended write.
     fault = Fault(at=3, when=When.ERROR_FOR_EVER, scope=Scope.CALLS)
 
     with ours.locks_over(CrashingObjects(objects_of(location), fault)).hold([PERSON]):
         pass
 
     assert not theirs.gets(PERSON)
-    assert ours.gets(PERSON), "what is left of our own turn keeps us from nothing"
+    assert ours.gets(PERSON), "the remains of the own lease block nothing"
     assert ours.fenced == [None]
     assert theirs.gets(PERSON)
 
@@ -427,7 +427,7 @@ def test_a_storage_that_fails_when_a_turn_is_let_go_fails_no_write(location: Loc
         (b'{"format_version": 1}', "a field is missing"),
     ],
 )
-def test_a_lease_that_cannot_be_read_stops_writers_and_is_kept(
+def test_an_unreadable_lease_stops_writers_and_is_retained(
     location: Location, content: bytes, problem: str
 ) -> None:
     objects = objects_of(location)
@@ -462,9 +462,9 @@ def test_processes_that_take_turns_lose_no_step(location: Location) -> None:
 
 
 @pytest.mark.parametrize("end", ["finished", "killed"])
-def test_a_turn_ends_with_its_process(location: Location, end: str) -> None:
+def test_a_lease_ends_with_its_process(location: Location, end: str) -> None:
     theirs = make_locking(SystemClock(), ttl_s=1.0)
-    with started(HOLD_UNTIL_TOLD, location.uri, options_of(location)) as holder:
+    with started(HOLD_UNTIL_SIGNALLED, location.uri, options_of(location)) as holder:
         assert holder.stdout
         assert holder.stdout.readline() == "held\n"
 
@@ -478,12 +478,12 @@ def test_a_turn_ends_with_its_process(location: Location, end: str) -> None:
             assert held.is_held()
 
 
-def test_a_fork_neither_shares_nor_ends_its_parents_turn(location: Location) -> None:
+def test_a_forked_process_neither_shares_nor_ends_its_parents_lease(location: Location) -> None:
     assert output_of(FORK, location.uri, options_of(location)) == ""
 
 
 class Repeating:
-    """A storage whose client sends a conditional write twice, and reports on the second one."""
+    """A storage whose client sends a conditional write twice, with the result of the second."""
 
     def __init__(self, objects: ObjectStore) -> None:
         self._objects = objects
@@ -498,7 +498,7 @@ class Repeating:
 
 
 def seize(location: Location) -> None:
-    """Take a lease whose holder lives, as only somebody with a wrong clock would."""
+    """Take a lease whose holder lives, as only a process with a wrong clock would."""
     place = LeaseObject(objects_of(location), None)
     for _ in range(100):
         seen = place.find()

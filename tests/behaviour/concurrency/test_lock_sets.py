@@ -1,4 +1,4 @@
-"""What a write that finds something in its way under the locks does: prepare again, or say so."""
+"""A write that finds a conflict under its locks is prepared again or refused with the reason."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -75,7 +75,7 @@ def add_eve(basis: Basis, *, read_set: frozenset[str], is_strict: bool = False) 
     )
 
 
-def test_k04_locks_held_from_before_that_miss_a_type_are_refused_before_anything_is_written(
+def test_k04_held_locks_that_miss_a_type_are_refused_before_anything_is_written(
     tmp_path: Path,
 ) -> None:
     graph = social_graph(tmp_path)
@@ -92,7 +92,7 @@ def test_k04_locks_held_from_before_that_miss_a_type_are_refused_before_anything
     assert sidecars(tmp_path) == []
 
 
-def test_k04_a_write_that_lacked_a_lock_is_prepared_again_with_all_it_ever_needed(
+def test_k04_a_write_that_lacked_a_lock_is_prepared_again_with_every_lock_it_needed(
     tmp_path: Path,
 ) -> None:
     graph = social_graph(tmp_path)
@@ -115,7 +115,7 @@ def test_k04_a_write_that_lacked_a_lock_is_prepared_again_with_all_it_ever_neede
     require_linear(graph.commits())
 
 
-def test_a_strict_write_in_whose_way_a_dead_writer_is_recovers_it_and_goes_on(
+def test_a_strict_write_blocked_by_a_dead_writer_recovers_it_and_continues(
     tmp_path: Path,
 ) -> None:
     graph = social_graph(tmp_path)

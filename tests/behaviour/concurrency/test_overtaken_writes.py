@@ -1,6 +1,6 @@
-"""What becomes of a write when another one lands between its preparation and its commit.
+"""The outcome of a write when another one lands between its preparation and its commit.
 
-The other one is let in at an exact moment: when the write, prepared on what it captured, asks for
+The other write runs at an exact point: when the first one, prepared on its captured basis, requests
 the id of a new row.
 """
 
@@ -37,7 +37,7 @@ from tests.support.writes import Write, load, mutate
 
 
 class InterruptedRuntime:
-    """The machine's clock and ids, and something that happens whenever a new id is asked for."""
+    """The clock and ids of the machine, with an interruption whenever a new id is requested."""
 
     def __init__(self, interrupt: Callable[[], None]) -> None:
         self._system = SystemRuntime()
@@ -46,7 +46,7 @@ class InterruptedRuntime:
         self.interruptions = 0
 
     def now(self) -> datetime:
-        """This moment, in UTC."""
+        """The current time, in UTC."""
         return self._system.now()
 
     def new_id(self) -> str:
@@ -68,7 +68,7 @@ class InterruptedRuntime:
 
 
 def open_interrupted(root: Path, other: Write, *, times: int) -> tuple[Graph, InterruptedRuntime]:
-    """A graph into whose writes another writer steps, so many times."""
+    """A graph whose writes another writer overtakes, so many times."""
     stranger = omnigraph.open(str(root), durability="relaxed")
 
     def interrupt() -> None:
@@ -88,7 +88,7 @@ def require_full_view(graph: Graph, root: Path) -> None:
     assert sidecars(root) == []
 
 
-def test_an_edge_whose_end_is_deleted_meanwhile_is_refused(tmp_path: Path) -> None:
+def test_an_edge_whose_endpoint_is_deleted_concurrently_is_refused(tmp_path: Path) -> None:
     build_graph(
         tmp_path,
         "node Person { name: String @key } edge Knows: Person -> Person",
@@ -104,7 +104,7 @@ def test_an_edge_whose_end_is_deleted_meanwhile_is_refused(tmp_path: Path) -> No
     require_full_view(graph, tmp_path)
 
 
-def test_an_edge_whose_end_is_replaced_away_meanwhile_is_refused(tmp_path: Path) -> None:
+def test_an_edge_whose_endpoint_is_overwritten_concurrently_is_refused(tmp_path: Path) -> None:
     build_graph(
         tmp_path,
         "node Person { name: String @key } edge Knows: Person -> Person",
@@ -119,7 +119,7 @@ def test_an_edge_whose_end_is_replaced_away_meanwhile_is_refused(tmp_path: Path)
     require_full_view(graph, tmp_path)
 
 
-def test_an_edge_past_a_maximum_that_is_reached_meanwhile_is_refused(tmp_path: Path) -> None:
+def test_an_edge_beyond_a_maximum_reached_concurrently_is_refused(tmp_path: Path) -> None:
     build_graph(
         tmp_path,
         "node U { n: String @key } edge Sits: U -> U @card(0..1)",
@@ -135,7 +135,7 @@ def test_an_edge_past_a_maximum_that_is_reached_meanwhile_is_refused(tmp_path: P
     require_full_view(graph, tmp_path)
 
 
-def test_a_value_that_is_taken_meanwhile_is_refused(tmp_path: Path) -> None:
+def test_a_unique_value_taken_concurrently_is_refused(tmp_path: Path) -> None:
     build_graph(tmp_path, "node Note { text: String @unique }")
     graph, _ = open_interrupted(tmp_path, mutate('insert Note { text: "t" }'), times=1)
 
@@ -182,7 +182,7 @@ def test_b02_an_update_of_rows_that_moved_is_refused_and_not_repeated(tmp_path: 
     require_full_view(graph, tmp_path)
 
 
-def test_a_write_that_nothing_it_relies_on_overtakes_lands_behind_the_other(
+def test_a_write_that_depends_on_nothing_changed_meanwhile_is_rebased(
     tmp_path: Path,
 ) -> None:
     social_graph(tmp_path)
@@ -196,7 +196,7 @@ def test_a_write_that_nothing_it_relies_on_overtakes_lands_behind_the_other(
     require_full_view(graph, tmp_path)
 
 
-def test_a_write_that_insists_on_a_commit_is_refused_whatever_overtook_it(tmp_path: Path) -> None:
+def test_a_write_with_an_expected_commit_is_refused_after_any_other_write(tmp_path: Path) -> None:
     social_graph(tmp_path)
     other = mutate('insert Company { name: "Initech" }')
     seen: Contents = contents(omnigraph.open(str(tmp_path), read_only=True))
@@ -210,7 +210,7 @@ def test_a_write_that_insists_on_a_commit_is_refused_whatever_overtook_it(tmp_pa
     require_full_view(graph, tmp_path)
 
 
-def test_a_write_that_a_change_of_schema_overtakes_lands_under_the_new_schema(
+def test_a_write_overtaken_by_a_schema_change_lands_under_the_new_schema(
     tmp_path: Path,
 ) -> None:
     social_graph(tmp_path)

@@ -1,4 +1,4 @@
-"""The publisher: of all writers of a branch one at a time lands, and only onto what it saw."""
+"""The publisher: one writer of a branch at a time publishes, only onto the state it captured."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -46,7 +46,7 @@ class Branch:
 
     @property
     def state(self) -> ManifestState:
-        """What is true now."""
+        """The current state."""
         return self.branch_states.state(MAIN)
 
     def publish(
@@ -79,7 +79,7 @@ class Branch:
         return published
 
     def reread(self) -> ManifestState:
-        """What somebody sees who opens the graph now."""
+        """The state that a newly opened graph sees."""
         return make_branch_states(self.stores).state(MAIN)
 
 
@@ -96,7 +96,7 @@ def make_branch_states(stores: Stores) -> BranchStates:
 
 
 def update(branch: Branch, version: int, *, row_count: int = 0, line: str | None = None) -> Update:
-    """A version of Person that becomes the true one."""
+    """An update of Person to this version."""
     path = branch.state.path_by_table[PERSON]
     return Update(Entry(PERSON, path, version, line, row_count), FILE)
 
@@ -113,7 +113,7 @@ def test_b01_a_publish_moves_the_pin_and_adds_one_commit(tmp_path: Path) -> None
     assert after.head.manifest_version == after.at.version
 
 
-def test_what_a_publisher_remembers_is_what_others_read(tmp_path: Path) -> None:
+def test_a_publishers_cached_state_is_what_others_read(tmp_path: Path) -> None:
     branch = make_branch(tmp_path)
     branch.publish(update(branch, 2, row_count=3))
 
@@ -147,7 +147,7 @@ def test_a_publish_that_expects_another_version_changes_nothing(
     assert branch.reread() == before
 
 
-def test_b05_of_a_type_that_is_gone_the_tombstone_is_expected(tmp_path: Path) -> None:
+def test_b05_a_dropped_type_is_expected_at_its_tombstone(tmp_path: Path) -> None:
     branch = make_branch(tmp_path)
     branch.publish(Tombstone(PERSON, 2))
 
@@ -176,7 +176,7 @@ def test_b07_a_version_is_published_once_in_a_commit_too(tmp_path: Path) -> None
         branch.publish(update(branch, 2), update(branch, 2))
 
 
-def test_b08_a_table_is_handed_over_to_the_line_of_a_branch(tmp_path: Path) -> None:
+def test_b08_a_table_is_handed_over_to_its_table_branch(tmp_path: Path) -> None:
     branch = make_branch(tmp_path)
     branch.publish(update(branch, 2, row_count=5))
 
@@ -209,7 +209,7 @@ def test_a_type_is_not_registered_in_a_second_place(tmp_path: Path) -> None:
         branch.publish(Tombstone("node:New", 1))
 
 
-def test_a_type_is_gone_once(tmp_path: Path) -> None:
+def test_a_type_is_dropped_once(tmp_path: Path) -> None:
     branch = make_branch(tmp_path)
     branch.publish(Tombstone(PERSON, 2))
 
@@ -231,7 +231,7 @@ def test_b13_a_publisher_with_an_old_view_takes_the_newest_head_for_its_parent(
     assert second == branch.reread()
 
 
-def test_a_publisher_with_an_old_view_checks_again_what_it_expects(tmp_path: Path) -> None:
+def test_a_publisher_with_an_old_view_checks_its_expectations_again(tmp_path: Path) -> None:
     branch = make_branch(tmp_path)
     old = branch.state
     newest = branch.publish(update(branch, 2))
@@ -242,7 +242,7 @@ def test_a_publisher_with_an_old_view_checks_again_what_it_expects(tmp_path: Pat
     assert branch.reread() == newest
 
 
-def test_a_publisher_that_insists_on_a_head_is_refused_at_another(tmp_path: Path) -> None:
+def test_a_publisher_with_an_expected_head_is_refused_at_another(tmp_path: Path) -> None:
     branch = make_branch(tmp_path)
     old = branch.state
     branch.publish(update(branch, 2))
@@ -251,7 +251,7 @@ def test_a_publisher_that_insists_on_a_head_is_refused_at_another(tmp_path: Path
         branch.publish(Tombstone("node:Pet", 2), head=old.head.id, onto=old)
 
 
-def test_b11_a_publisher_that_was_not_first_tries_again(tmp_path: Path) -> None:
+def test_b11_a_publisher_that_was_not_first_retries(tmp_path: Path) -> None:
     branch = make_branch(tmp_path)
 
     contention = Failpoint.PUBLISH_LOAD_STATE_RETRYABLE_CONTENTION
@@ -310,7 +310,7 @@ def test_a_version_of_the_manifest_that_never_was_is_not_found(tmp_path: Path) -
         branch.branch_states.state_at(MAIN, 99)
 
 
-def test_a_publisher_that_meets_a_compaction_tries_again(tmp_path: Path) -> None:
+def test_a_publisher_that_meets_a_compaction_retries(tmp_path: Path) -> None:
     branch = make_branch(tmp_path)
     for version in range(2, 6):
         branch.publish(update(branch, version))

@@ -1,4 +1,4 @@
-"""Section B of the engine: a commit is one step of one chain, whoever makes it."""
+"""Section B of the engine: every commit is one step of one chain, whichever writer makes it."""
 
 import threading
 from datetime import UTC, datetime, timedelta
@@ -107,7 +107,7 @@ def test_b10_many_threads_share_one_graph(tmp_path: Path) -> None:
     assert head_versions(tmp_path) == pins(graph)
 
 
-def test_b10_writers_who_increase_one_number_do_not_lose_an_increase(tmp_path: Path) -> None:
+def test_b10_concurrent_increments_of_one_number_are_not_lost(tmp_path: Path) -> None:
     graph = build_graph(tmp_path, "node T { name: String @key  n: I32? }", node("T", name="x", n=0))
     start = threading.Barrier(4)
 
@@ -138,7 +138,7 @@ def test_k07_of_two_inserts_of_one_new_key_one_row_remains(tmp_path: Path) -> No
     require_linear(graph.commits())
 
 
-def test_b11_a_publish_that_meets_another_writer_is_tried_again(tmp_path: Path) -> None:
+def test_b11_a_publish_that_meets_another_writer_is_retried(tmp_path: Path) -> None:
     social_graph(tmp_path).close()
     failpoints = Failpoints()
     graph = open_with(tmp_path, failpoints)
@@ -153,7 +153,7 @@ def test_b11_a_publish_that_meets_another_writer_is_tried_again(tmp_path: Path) 
     assert sidecars(tmp_path) == []
 
 
-def test_b14_a_write_that_stops_before_its_publish_is_seen_by_nobody(tmp_path: Path) -> None:
+def test_b14_a_write_that_stops_before_its_publish_is_invisible(tmp_path: Path) -> None:
     before = social_graph(tmp_path)
     seen, version, pinned = contents(before), manifest(tmp_path).version, pins(before)
     failpoints = Failpoints()
@@ -202,7 +202,7 @@ def test_b13_a_graph_that_was_overtaken_continues_from_the_newest_commit(tmp_pat
     assert [commit.id for commit in commits if commit.parent_id == start] == [overtaken]
 
 
-def test_b13_an_update_after_somebody_elses_commit_sees_it(tmp_path: Path) -> None:
+def test_b13_an_update_sees_the_last_commit_of_another_writer(tmp_path: Path) -> None:
     first = social_graph(tmp_path)
     second = omnigraph.open(str(tmp_path))
 
@@ -213,7 +213,7 @@ def test_b13_an_update_after_somebody_elses_commit_sees_it(tmp_path: Path) -> No
     assert values(first, "Person", "age")["Alice"] == 61
 
 
-def test_a_write_can_insist_on_the_commit_it_follows(tmp_path: Path) -> None:
+def test_a_write_can_require_its_parent_commit(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     seen = graph.head()
     graph.mutate(EVE, if_commit=seen)
@@ -253,13 +253,13 @@ def test_b17_an_update_that_matches_no_row_makes_no_commit(tmp_path: Path) -> No
     graph = social_graph(tmp_path)
 
     with unchanged(graph):
-        result = graph.mutate(query('update Person set { age: 1 } where name = "Nobody"'))
+        result = graph.mutate(query('update Person set { age: 1 } where name = "Missing"'))
 
     assert counts(result) == (0, 0)
     assert result.commit_id is None
 
 
-def test_an_export_keeps_to_the_commit_that_it_started_at(tmp_path: Path) -> None:
+def test_an_export_reads_the_commit_it_started_at(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     expected = list(graph.export())
 
@@ -281,7 +281,7 @@ def test_an_old_commit_can_still_be_exported(tmp_path: Path) -> None:
     assert list(graph.export()) != lines
 
 
-def test_cost_stays_flat_because_the_manifest_is_kept_small(tmp_path: Path) -> None:
+def test_commit_cost_is_constant_because_the_manifest_is_compacted(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
 
     for number in range(50):
@@ -295,7 +295,7 @@ def test_cost_stays_flat_because_the_manifest_is_kept_small(tmp_path: Path) -> N
 
 
 def insert_until_it_lands(graph: Graph, body: str) -> None:
-    """Write as an application does that may be overtaken."""
+    """Write with the retries of an application."""
     for _ in range(50):
         try:
             graph.mutate(query(body))
@@ -306,7 +306,7 @@ def insert_until_it_lands(graph: Graph, body: str) -> None:
 
 
 def increase(graph: Graph) -> None:
-    """Add one to the only row's number, as an application does that reads first."""
+    """Increment the number of the only row, as an application that reads first."""
     for _ in range(200):
         seen = graph.head()
         number = int(str(values(graph, "T", "n")["x"]))

@@ -1,6 +1,6 @@
-"""Write queues: one writer of a type on a branch, nobody waits in a circle, nobody for ever.
+"""Write locks: one writer of a type on a branch, without deadlock and without unbounded waits.
 
-What both kinds of storage promise, and what file locks do among processes; see also the leases.
+What both kinds of storage guarantee, and what file locks do among processes; see also the leases.
 """
 
 import signal
@@ -43,7 +43,7 @@ PERSON = LockKey("node:Person", None)
 KNOWS = LockKey("edge:Knows", None)
 """
 
-HOLD_UNTIL_TOLD = f"""{OPEN}
+HOLD_UNTIL_SIGNALLED = f"""{OPEN}
 with locks(30).hold([PERSON]):
     print("held", flush=True)
     sys.stdin.readline()
@@ -91,7 +91,7 @@ os.waitpid(child, 0)
 
 
 def locks_of(root: Location | Path | str, *, timeout_s: float = LONG_S) -> WriteLocks:
-    """The queues of a graph, through a handle of its own."""
+    """The locks of a graph, through a separate handle."""
     location = root if isinstance(root, Location) else parse_location(str(root), storage_options={})
     locking = Locking(THIS_PROCESS, SystemClock(), LEASE_S)
     return open_locks(location, locking, timeout_s=timeout_s)
@@ -108,7 +108,7 @@ def is_free(root: Location | Path | str, *keys: LockKey) -> bool:
 
 @pytest.fixture(params=["disk", "s3"])
 def root(request: pytest.FixtureRequest, tmp_path: Path, server: S3Server) -> Location:
-    """A place of either kind, for what both promise within a process."""
+    """A place of either kind, for guarantees of both within a process."""
     if request.param == "disk":
         return parse_location(str(tmp_path), storage_options={})
     return parse_location(
@@ -116,7 +116,7 @@ def root(request: pytest.FixtureRequest, tmp_path: Path, server: S3Server) -> Lo
     )
 
 
-def test_what_is_held_is_held_for_every_handle_of_the_graph(root: Location) -> None:
+def test_a_lock_is_held_against_every_handle_of_the_graph(root: Location) -> None:
     with locks_of(root).hold([PERSON]):
         assert not is_free(root, PERSON)
 
@@ -154,7 +154,7 @@ def test_holding_nothing_is_free(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_held_covers_its_keys_until_it_is_let_go(root: Location) -> None:
+def test_a_hold_covers_its_keys_until_it_is_released(root: Location) -> None:
     with locks_of(root).hold([PERSON, KNOWS]) as held:
         assert held.covers([KNOWS])
         assert held.covers([PERSON, KNOWS])
@@ -163,20 +163,20 @@ def test_what_is_held_covers_its_keys_until_it_is_let_go(root: Location) -> None
     assert not held.covers([PERSON])
 
 
-def test_an_error_in_the_block_lets_go(root: Location) -> None:
+def test_an_error_in_the_block_releases_its_locks(root: Location) -> None:
     with pytest.raises(ZeroDivisionError), locks_of(root).hold([PERSON, KNOWS]):
         raise ZeroDivisionError
 
     assert is_free(root, PERSON, KNOWS)
 
 
-def test_who_gets_only_some_of_its_locks_lets_those_go(root: Location) -> None:
+def test_a_writer_that_gets_only_some_locks_releases_them(root: Location) -> None:
     with locks_of(root).hold([PERSON]):
         assert not is_free(root, KNOWS, PERSON)
         assert is_free(root, KNOWS)
 
 
-def test_a_wait_in_vain_ends_and_says_what_to_do(root: Location) -> None:
+def test_a_lock_timeout_says_what_to_do(root: Location) -> None:
     with (
         locks_of(root).hold([PERSON_ON_DRAFT]),
         pytest.raises(UnavailableError) as refusal,
@@ -192,7 +192,7 @@ def test_a_wait_in_vain_ends_and_says_what_to_do(root: Location) -> None:
 
 
 def test_writers_of_the_same_types_in_any_order_all_finish(root: Location) -> None:
-    # Taken as they are named, these would soon wait in a circle.
+    # Taken in the given order, these would soon deadlock.
     orders: Sequence[Sequence[LockKey]] = (
         [PERSON, KNOWS, PERSON_ON_DRAFT],
         [KNOWS, PERSON_ON_DRAFT, PERSON],
@@ -236,8 +236,8 @@ def test_a_writer_waits_for_its_turn(root: Location) -> None:
 # Among processes
 
 
-def test_what_another_process_holds_is_not_free_and_it_is_named(tmp_path: Path) -> None:
-    with started(HOLD_UNTIL_TOLD, str(tmp_path)) as holder:
+def test_a_lock_of_another_process_is_not_free_and_names_the_process(tmp_path: Path) -> None:
+    with started(HOLD_UNTIL_SIGNALLED, str(tmp_path)) as holder:
         wait_until_held(holder)
 
         with (
@@ -251,7 +251,7 @@ def test_what_another_process_holds_is_not_free_and_it_is_named(tmp_path: Path) 
 
 @pytest.mark.parametrize("end", ["finished", "killed"])
 def test_a_lock_ends_with_its_writer(tmp_path: Path, end: str) -> None:
-    with started(HOLD_UNTIL_TOLD, str(tmp_path)) as holder:
+    with started(HOLD_UNTIL_SIGNALLED, str(tmp_path)) as holder:
         wait_until_held(holder)
         assert not is_free(tmp_path, PERSON)
 
@@ -275,7 +275,7 @@ def test_processes_that_take_turns_lose_no_step(tmp_path: Path) -> None:
     assert (tmp_path / "counter").read_text() == "100"
 
 
-def test_a_fork_neither_shares_nor_keeps_its_parents_locks(tmp_path: Path) -> None:
+def test_a_forked_process_neither_shares_nor_retains_its_parents_locks(tmp_path: Path) -> None:
     output_of(FORK, str(tmp_path))
 
 

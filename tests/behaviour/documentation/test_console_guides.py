@@ -57,7 +57,7 @@ def test_a_page_can_be_given_what_its_commands_print_now(tmp_path: Path) -> None
     )
 
 
-def test_a_shell_remembers_where_it_is_and_what_it_was_told(tmp_path: Path) -> None:
+def test_a_shell_keeps_its_directory_and_variables(tmp_path: Path) -> None:
     page = (
         "```console\n$ mkdir a; cd a\n$ export WIND=west\n"
         "$ echo $WIND \\\n> ${PWD##*/}\nwest a\n```\n"

@@ -1,6 +1,6 @@
-"""What the guide to deployment shows and no test can run: a shell, a parser and Spark can read it.
+"""Parts of the deployment guide that no test can run are read by a shell, a parser and Spark.
 
-What it shows in `console` blocks is run elsewhere.
+Its `console` blocks are run elsewhere.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ BLOCKS = [
     for each in re.findall(r"^```.*?^```$", GUIDE, re.DOTALL | re.MULTILINE)
     if each.startswith("```\n")
 ]
-IMAGES = [each for each in BLOCKS if "\nFROM " in each]
-SHELL = [each for each in BLOCKS if each not in IMAGES]
+DOCKERFILES = [each for each in BLOCKS if "\nFROM " in each]
+SHELL = [each for each in BLOCKS if each not in DOCKERFILES]
 
 
 @pytest.mark.parametrize("block", SHELL, ids=lambda block: block.split("\n")[0][:40])
@@ -34,7 +34,7 @@ def test_a_shell_can_read_every_command(block: str) -> None:
     assert (read.returncode, read.stderr) == (0, "")
 
 
-def test_the_command_line_takes_every_command_of_it() -> None:
+def test_the_command_line_parses_every_command_of_the_guide() -> None:
     shown = [words[1:] for words in _commands() if words[0] == "omnigraph"]
 
     root = make_root()
@@ -46,15 +46,15 @@ def test_the_command_line_takes_every_command_of_it() -> None:
             command.make_context(name, rest, parent=parent)
 
 
-def test_the_image_of_executors_is_built_of_known_instructions() -> None:
-    (image,) = IMAGES
-    words = [line.split()[0] for line in image.splitlines() if not line.startswith("#")]
+def test_the_executor_dockerfile_uses_known_instructions() -> None:
+    (dockerfile,) = DOCKERFILES
+    words = [line.split()[0] for line in dockerfile.splitlines() if not line.startswith("#")]
 
     require_none(set(words) - {"ARG", "FROM", "USER", "COPY", "RUN", "ENV"}, rule="it is one")
 
 
 def test_spark_has_every_setting_and_every_program(spark: SparkSession) -> None:
-    java = spark._jvm  # noqa: SLF001 - nothing else tells which settings there are
+    java = spark._jvm  # noqa: SLF001 - no other list of all settings
     assert java is not None
     # Settings of Kubernetes are known once the class that declares them is there.
     java.java.lang.Class.forName("org.apache.spark.deploy.k8s.Config$")

@@ -1,4 +1,4 @@
-"""The documents keep their word: every schema and query in them compiles, or fails as announced."""
+"""Every schema and query in the documents compiles, or fails as marked."""
 
 import re
 from collections.abc import Iterator

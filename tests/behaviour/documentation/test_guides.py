@@ -1,4 +1,4 @@
-"""The guides for Python run as they stand, from top to bottom."""
+"""The guides for Python run as written, from top to bottom."""
 
 import re
 from pathlib import Path

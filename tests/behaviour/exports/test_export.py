@@ -1,4 +1,4 @@
-"""What an export holds: which rows, in which order, written how, from which state."""
+"""The contents of an export: which rows, in which order, in which encoding, of which commit."""
 
 from datetime import date
 from pathlib import Path
@@ -114,7 +114,7 @@ def test_a_type_and_a_property_that_came_later_are_empty(tmp_path: Path) -> None
     assert [(each["id"], each["city"]) for each in contents] == [("Ann", None), ("Bob", None)]
 
 
-def test_a_number_that_json_lacks_is_reported_with_its_place(tmp_path: Path) -> None:
+def test_a_number_without_a_json_form_is_reported_with_its_position(tmp_path: Path) -> None:
     graph = Exporting(tmp_path)
     ids = column_of(["Ann", "Bob"], STRING, subject="id")
     graph.put(PERSON, id=ids, name=ids, score=pa.array([1.0, float("inf")]))

@@ -1,4 +1,4 @@
-"""An export into files: a folder that is whole or not there, and says what it holds."""
+"""An export into files: a folder that is complete or absent, and lists its contents."""
 
 from pathlib import Path
 
@@ -41,7 +41,7 @@ def test_the_report_names_the_rows_and_the_file_of_each_type(tmp_path: Path, for
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_file_is_loaded_by_itself_as_well(tmp_path: Path, format: str) -> None:
+def test_each_exported_file_can_be_loaded_alone(tmp_path: Path, format: str) -> None:
     graph = fleet_graph(tmp_path / "graph")
     graph.export_files(tmp_path / "files", format=format, types=["Ship"])
     copy = build_graph(tmp_path / "copy", graph.schema_source)
@@ -77,7 +77,7 @@ def test_a_name_of_a_node_type_and_an_edge_type_makes_two_files(tmp_path: Path) 
     assert names_in(tmp_path / "files") == ["edge:Knows.arrow", "node:KNOWS.arrow"]
 
 
-def test_other_libraries_see_instants_and_not_days(tmp_path: Path) -> None:
+def test_other_libraries_read_timestamps_with_their_time(tmp_path: Path) -> None:
     graph = build_graph(tmp_path / "graph", "node Event { at: DateTime }", node("Event", at=1))
 
     graph.export_files(tmp_path / "files", format="parquet")
@@ -88,7 +88,7 @@ def test_other_libraries_see_instants_and_not_days(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["f", "g", "v"])
-def test_a_number_that_json_lacks_leaves_no_folder_and_other_formats_keep_it(
+def test_a_number_without_a_json_form_leaves_no_folder_and_other_formats_store_it(
     tmp_path: Path, name: str
 ) -> None:
     graph = build_graph(tmp_path / "graph", NUMBERS)
@@ -105,7 +105,7 @@ def test_a_number_that_json_lacks_leaves_no_folder_and_other_formats_keep_it(
     assert found.to_pylist() == infinite.to_pylist()
 
 
-def test_a_folder_that_holds_something_is_left_alone(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_empty_is_refused_and_unchanged(tmp_path: Path) -> None:
     graph = fleet_graph(tmp_path / "graph")
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "notes.txt").write_text("mine")
@@ -117,7 +117,7 @@ def test_a_folder_that_holds_something_is_left_alone(tmp_path: Path) -> None:
     assert names_in(tmp_path) == ["files", "graph"]
 
 
-def test_an_empty_folder_is_filled_and_missing_ones_above_are_made(tmp_path: Path) -> None:
+def test_an_empty_folder_is_filled_and_missing_parents_are_created(tmp_path: Path) -> None:
     graph = fleet_graph(tmp_path / "graph")
     (tmp_path / "empty").mkdir()
 
@@ -127,7 +127,7 @@ def test_an_empty_folder_is_filled_and_missing_ones_above_are_made(tmp_path: Pat
     assert names_in(tmp_path / "empty") == names_in(tmp_path / "a" / "b") == ["Ship.ndjson"]
 
 
-def test_what_cannot_be_exported_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+def test_an_invalid_export_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     graph = fleet_graph(tmp_path / "graph")
     (tmp_path / "file").touch()
 

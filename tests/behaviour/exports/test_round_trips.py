@@ -1,4 +1,4 @@
-"""What is exported and loaded into another graph is there bit for bit, in every format."""
+"""Rows exported and loaded into another graph are identical bit for bit, in every format."""
 
 import io
 from collections.abc import Sequence
@@ -97,7 +97,7 @@ def test_lines_keep_every_value_that_json_has(rows: Sequence[Row]) -> None:
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_an_export_of_a_commit_is_what_was_true_then(tmp_path: Path, format: str) -> None:
+def test_an_export_of_a_commit_is_the_graph_at_that_commit(tmp_path: Path, format: str) -> None:
     graph = build_graph(tmp_path / "graph", EVERYTHING, node("Key", code=1, name="one"))
     then, before = graph.head(), contents(graph)
     later = ndjson(node("Key", code=1, name="won"), node("Key", code=2, name="two"))

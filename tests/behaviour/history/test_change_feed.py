@@ -1,4 +1,4 @@
-"""The change feed tells every commit of a branch once, in order, to whoever keeps a cursor."""
+"""The change feed delivers every commit of a branch once, in order, to the holder of a cursor."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,35 +14,35 @@ from tests.support.queries import query
 
 
 def add(graph: Graph, name: str, branch: str = "main") -> str:
-    """The commit that adds somebody."""
+    """The commit that adds a person."""
     done = graph.mutate(query(f'insert Person {{ name: "{name}" }}'), branch=branch)
     return str(done.commit_id)
 
 
-def added(told: list[CommitChanges]) -> list[list[str]]:
-    """Who came with each commit; nothing else may have happened."""
-    assert {change.op for each in told for change in each.changes} <= {"insert"}
-    return [[change.id for change in each.changes] for each in told]
+def added(feed: list[CommitChanges]) -> list[list[str]]:
+    """The people that each commit added; it may contain no other change."""
+    assert {change.op for each in feed for change in each.changes} <= {"insert"}
+    return [[change.id for change in each.changes] for each in feed]
 
 
-# Where it starts
+# Starts
 
 
-def test_a_feed_from_the_beginning_tells_every_commit(tmp_path: Path) -> None:
+def test_a_feed_from_the_beginning_has_every_commit(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     graph.mutate(query('update Person set { age: 1 } where name = "Bob"'))
 
-    told = list(graph.changes("beginning"))
+    feed = list(graph.changes("beginning"))
 
-    assert [each.commit for each in told] == graph.commits()
-    assert [each.changes.new_commit_id for each in told] == [each.id for each in graph.commits()]
-    assert [each.changes.old_commit_id for each in told] == [
+    assert [each.commit for each in feed] == graph.commits()
+    assert [each.changes.new_commit_id for each in feed] == [each.id for each in graph.commits()]
+    assert [each.changes.old_commit_id for each in feed] == [
         each.parent_id for each in graph.commits()
     ]
-    assert [len(each.changes) for each in told] == [0, 11, 1]
+    assert [len(each.changes) for each in feed] == [0, 11, 1]
 
 
-def test_a_feed_from_now_tells_what_comes(tmp_path: Path) -> None:
+def test_a_feed_from_now_has_later_commits(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     feed = graph.changes("now")
 
@@ -52,7 +52,7 @@ def test_a_feed_from_now_tells_what_comes(tmp_path: Path) -> None:
     assert added(list(feed)) == [["Eve"]]
 
 
-def test_a_feed_from_after_a_commit_tells_those_behind_it(tmp_path: Path) -> None:
+def test_a_feed_from_a_commit_has_the_commits_after_it(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     eve = add(graph, "Eve")
     add(graph, "Fay")
@@ -62,10 +62,10 @@ def test_a_feed_from_after_a_commit_tells_those_behind_it(tmp_path: Path) -> Non
     assert list(graph.changes(f"after:{graph.head()}")) == []
 
 
-# How it goes on
+# Cursors
 
 
-def test_a_feed_tells_each_commit_once(tmp_path: Path) -> None:
+def test_a_feed_has_each_commit_once(tmp_path: Path) -> None:
     graph = build_graph(tmp_path, SOCIAL)
     feed = graph.changes("now")
     add(graph, "Eve")
@@ -77,7 +77,7 @@ def test_a_feed_tells_each_commit_once(tmp_path: Path) -> None:
     assert list(feed) == []
 
 
-def test_a_kept_cursor_goes_on_in_another_process(tmp_path: Path) -> None:
+def test_a_stored_cursor_resumes_in_another_process(tmp_path: Path) -> None:
     graph = build_graph(tmp_path, SOCIAL)
     feed = graph.changes("now")
     add(graph, "Eve")
@@ -89,7 +89,7 @@ def test_a_kept_cursor_goes_on_in_another_process(tmp_path: Path) -> None:
     assert added(list(other.changes(feed.cursor))) == [["Fay"]]
 
 
-def test_whoever_stops_half_way_sees_that_commit_again(tmp_path: Path) -> None:
+def test_a_commit_that_was_not_finished_is_delivered_again(tmp_path: Path) -> None:
     graph = build_graph(tmp_path, SOCIAL)
     feed = graph.changes("now")
     eve, _ = add(graph, "Eve"), add(graph, "Fay")
@@ -102,7 +102,7 @@ def test_whoever_stops_half_way_sees_that_commit_again(tmp_path: Path) -> None:
     assert added(list(feed)) == [["Fay"]]
 
 
-def test_a_commit_has_the_cursor_behind_it(tmp_path: Path) -> None:
+def test_a_commit_has_the_cursor_after_it(tmp_path: Path) -> None:
     graph = build_graph(tmp_path, SOCIAL)
     add(graph, "Eve")
     add(graph, "Fay")
@@ -153,13 +153,13 @@ def test_a_feed_of_a_branch_starts_with_what_it_inherited(tmp_path: Path) -> Non
     add(graph, "Fay", "feature")
     add(graph, "Gus")
 
-    told = list(graph.changes("beginning", "feature"))
+    feed = list(graph.changes("beginning", "feature"))
 
-    assert added(told) == [[], ["Eve"], ["Fay"]]
-    assert [each.commit.branch for each in told] == ["main", "main", "feature"]
+    assert added(feed) == [[], ["Eve"], ["Fay"]]
+    assert [each.commit.branch for each in feed] == ["main", "main", "feature"]
 
 
-def test_a_merge_is_told_as_one_commit(tmp_path: Path) -> None:
+def test_a_feed_has_a_merge_as_one_commit(tmp_path: Path) -> None:
     graph = build_graph(tmp_path, SOCIAL)
     graph.create_branch("feature")
     add(graph, "Eve", "feature")
@@ -172,7 +172,7 @@ def test_a_merge_is_told_as_one_commit(tmp_path: Path) -> None:
     assert added(list(feed)) == [["Eve", "Fay"]]
 
 
-# Cursors that lead nowhere
+# Invalid cursors
 
 
 def test_a_cursor_of_another_branch_is_rejected(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_a_cursor_of_another_branch_is_rejected(tmp_path: Path) -> None:
     assert (rejected.value.kind, rejected.value.name) == ("cursor", eve)
 
 
-def test_a_merged_commit_is_no_place_in_the_target(tmp_path: Path) -> None:
+def test_a_merged_commit_is_not_a_cursor_of_the_target(tmp_path: Path) -> None:
     graph = build_graph(tmp_path, SOCIAL)
     graph.create_branch("feature")
     eve = add(graph, "Eve", "feature")
@@ -197,7 +197,7 @@ def test_a_merged_commit_is_no_place_in_the_target(tmp_path: Path) -> None:
         graph.changes(f"after:{eve}")
 
 
-def test_a_cursor_of_a_branch_that_was_made_anew_is_rejected(tmp_path: Path) -> None:
+def test_a_cursor_of_a_recreated_branch_is_rejected(tmp_path: Path) -> None:
     graph = build_graph(tmp_path, SOCIAL)
     graph.create_branch("feature")
     add(graph, "Eve", "feature")
@@ -215,8 +215,8 @@ def test_a_cursor_of_a_branch_that_was_made_anew_is_rejected(tmp_path: Path) -> 
     assert added(list(graph.changes("beginning", "feature"))) == [[], ["Fay"]]
 
 
-def half_told(graph: Graph) -> Iterator[CommitChanges]:
-    """A feed of a branch with three commits, of which one was told."""
+def half_read_feed(graph: Graph) -> Iterator[CommitChanges]:
+    """A feed of a branch with three commits, one of which was read."""
     graph.create_branch("feature")
     start = graph.head()
     for name in ("Eve", "Fay", "Gus"):
@@ -228,11 +228,11 @@ def half_told(graph: Graph) -> Iterator[CommitChanges]:
 
 # As many commits as before, fewer, more.
 @pytest.mark.parametrize("names", [("Una", "Due", "Tre"), ("Una",), ("Una", "Due", "Tre", "Qua")])
-def test_a_feed_whose_branch_is_made_anew_half_way_tells_nothing_of_the_new_one(
+def test_a_feed_has_no_commit_of_a_branch_recreated_meanwhile(
     tmp_path: Path, names: tuple[str, ...]
 ) -> None:
     graph = build_graph(tmp_path, SOCIAL)
-    feed = half_told(graph)
+    feed = half_read_feed(graph)
     other = omnigraph.open(tmp_path)
     other.delete_branch("feature")
     other.create_branch("feature")
@@ -245,9 +245,9 @@ def test_a_feed_whose_branch_is_made_anew_half_way_tells_nothing_of_the_new_one(
     assert rejected.value.kind == "cursor"
 
 
-def test_a_feed_whose_branch_is_deleted_half_way_says_so(tmp_path: Path) -> None:
+def test_a_feed_whose_branch_is_deleted_meanwhile_reports_it(tmp_path: Path) -> None:
     graph = build_graph(tmp_path, SOCIAL)
-    feed = half_told(graph)
+    feed = half_read_feed(graph)
     omnigraph.open(tmp_path).delete_branch("feature")
 
     with pytest.raises(NotFoundError) as rejected:
@@ -258,7 +258,7 @@ def test_a_feed_whose_branch_is_deleted_half_way_says_so(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("id", ["01ARZ3NDEKTSV4RRFFQ69G5FAV", "", "it's"])
-def test_a_cursor_of_nothing_is_rejected(tmp_path: Path, id: str) -> None:
+def test_an_unknown_cursor_is_rejected(tmp_path: Path, id: str) -> None:
     graph = build_graph(tmp_path, SOCIAL)
 
     with pytest.raises(NotFoundError):
@@ -266,14 +266,14 @@ def test_a_cursor_of_nothing_is_rejected(tmp_path: Path, id: str) -> None:
 
 
 @pytest.mark.parametrize("start", ["", "yesterday", "After:x", 7, None])
-def test_a_start_that_is_none_is_refused(tmp_path: Path, start: object) -> None:
+def test_an_invalid_feed_start_is_refused(tmp_path: Path, start: object) -> None:
     graph = build_graph(tmp_path, SOCIAL)
 
     with pytest.raises(InvalidValueError):
         graph.changes(start)  # type: ignore[arg-type]  # on purpose
 
 
-def test_a_feed_of_no_branch_is_refused(tmp_path: Path) -> None:
+def test_a_feed_of_a_missing_branch_is_refused(tmp_path: Path) -> None:
     graph = build_graph(tmp_path, SOCIAL)
 
     with pytest.raises(NotFoundError) as missing:

@@ -1,4 +1,4 @@
-"""A diff says exactly what changed between two points of history, and nothing that did not."""
+"""A diff contains exactly the changes between two points of history."""
 
 import json
 import shutil
@@ -42,8 +42,8 @@ ADD_EVE_AND_CHANGE_BOB = query(
 )
 
 
-def told(graph: Graph, old: str, new: str) -> list[tuple[str, str, str]]:
-    """Each change of a diff as its sort, type and id."""
+def changes_between(graph: Graph, old: str, new: str) -> list[tuple[str, str, str]]:
+    """Each change of a diff as its operation, type and id."""
     return [(change.op, change.type, change.id) for change in graph.diff(old, new)]
 
 
@@ -58,7 +58,7 @@ def put_shape(graph: Graph, **properties: object) -> str:
     return str(loaded.commit_id)
 
 
-# What is told
+# Contents
 
 
 def test_between_a_commit_and_itself_nothing_changed(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_between_a_commit_and_itself_nothing_changed(tmp_path: Path) -> None:
     assert found.old_commit_id == found.new_commit_id == graph.head()
 
 
-def test_a_change_has_both_images(tmp_path: Path) -> None:
+def test_a_change_has_the_row_before_and_after(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     old = graph.head()
     graph.mutate(
@@ -108,7 +108,7 @@ def test_an_edge_carries_its_ends(tmp_path: Path) -> None:
     assert moved == Change("edge", "Knows", "e", "update", first, second)
 
 
-def test_what_a_cascade_removed_is_told(tmp_path: Path) -> None:
+def test_a_diff_contains_cascaded_deletions(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     old = graph.head()
     graph.mutate(query('delete Person where name = "Bob"'))
@@ -122,7 +122,7 @@ def test_what_a_cascade_removed_is_told(tmp_path: Path) -> None:
     }
 
 
-def test_changes_come_in_one_order(tmp_path: Path) -> None:
+def test_changes_have_a_fixed_order(tmp_path: Path) -> None:
     graph = build_graph(
         tmp_path,
         SOCIAL,
@@ -143,7 +143,7 @@ def test_changes_come_in_one_order(tmp_path: Path) -> None:
     )
     graph.mutate(query('delete Company where name = "Globex"'))
 
-    found = told(graph, old, "main")
+    found = changes_between(graph, old, "main")
 
     assert found == [
         ("delete", "Company", "Globex"),
@@ -159,10 +159,10 @@ def test_changes_come_in_one_order(tmp_path: Path) -> None:
     ]
 
 
-# What is not told
+# Omissions
 
 
-def test_what_was_undone_in_between_is_not_told(tmp_path: Path) -> None:
+def test_a_change_undone_in_between_is_not_in_a_diff(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     old = graph.head()
     for text in (
@@ -172,30 +172,30 @@ def test_what_was_undone_in_between_is_not_told(tmp_path: Path) -> None:
         graph.mutate(query(text))
     graph.mutate(query('delete Person where name = "Eve"'))
 
-    assert told(graph, old, "main") == []
+    assert changes_between(graph, old, "main") == []
 
 
-def test_a_row_that_was_written_again_is_not_told(tmp_path: Path) -> None:
+def test_a_row_rewritten_unchanged_is_not_in_a_diff(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     old = graph.head()
 
     done = graph.mutate(query('update Person set { age: 25 } where name = "Bob"'))
 
     assert done.commit_id is not None
-    assert told(graph, old, "main") == []
+    assert changes_between(graph, old, "main") == []
 
 
-def test_an_index_is_not_told(tmp_path: Path) -> None:
+def test_an_index_build_is_not_in_a_diff(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     old = graph.head()
 
     graph.ensure_indices()
 
     assert graph.head() != old
-    assert told(graph, old, "main") == []
+    assert changes_between(graph, old, "main") == []
 
 
-def test_an_overwrite_tells_only_what_is_different(tmp_path: Path) -> None:
+def test_a_diff_over_an_overwrite_contains_only_changed_rows(tmp_path: Path) -> None:
     graph = build_graph(
         tmp_path, SOCIAL, *(node("Person", name=name, age=1) for name in ("ann", "bob", "cyd"))
     )
@@ -210,7 +210,7 @@ def test_an_overwrite_tells_only_what_is_different(tmp_path: Path) -> None:
         mode="overwrite",
     )
 
-    assert told(graph, old, "main") == [
+    assert changes_between(graph, old, "main") == [
         ("update", "Person", "bob"),
         ("delete", "Person", "cyd"),
         ("insert", "Person", "dan"),
@@ -249,7 +249,11 @@ def test_values_that_differ_are_a_change(
 
     new = put_shape(graph, **after)
 
-    assert told(graph, old, new) == told(graph, new, old) == [("update", "Shape", "s")]
+    assert (
+        changes_between(graph, old, new)
+        == changes_between(graph, new, old)
+        == [("update", "Shape", "s")]
+    )
 
 
 @pytest.mark.parametrize(
@@ -267,10 +271,10 @@ def test_values_that_are_the_same_are_none(tmp_path: Path, properties: dict[str,
 
     new = put_shape(graph, **properties)
 
-    assert told(graph, old, new) == []
+    assert changes_between(graph, old, new) == []
 
 
-def test_a_number_that_is_none_equals_itself(tmp_path: Path) -> None:
+def test_nan_equals_itself_in_a_diff(tmp_path: Path) -> None:
     graph = build_graph(tmp_path, SHAPES)
     no_number = pa.table({"name": ["s"], "size": [float("nan")], "sizes": [[float("nan")]]})
     graph.load({"Shape": no_number}, mode="append")
@@ -278,10 +282,10 @@ def test_a_number_that_is_none_equals_itself(tmp_path: Path) -> None:
 
     graph.load({"Shape": no_number}, mode="merge")
 
-    assert told(graph, old, "main") == []
+    assert changes_between(graph, old, "main") == []
 
 
-# Between what
+# Ends
 
 
 def test_branches_are_compared_with_each_other(tmp_path: Path) -> None:
@@ -323,19 +327,19 @@ def test_commits_of_another_branch_are_found_from_any_handle(tmp_path: Path) -> 
 
     other = omnigraph.open(str(tmp_path), read_only=True)
 
-    assert told(other, str(first), str(second)) == [("insert", "Person", "Fay")]
-    assert told(other, "main", str(first)) == [("insert", "Person", "Eve")]
+    assert changes_between(other, str(first), str(second)) == [("insert", "Person", "Fay")]
+    assert changes_between(other, "main", str(first)) == [("insert", "Person", "Eve")]
 
 
-def test_a_tag_stands_for_its_commit(tmp_path: Path) -> None:
+def test_a_diff_accepts_a_tag_as_its_commit(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     graph.tag("before", graph.head())
     graph.mutate(query('insert Person { name: "Eve" }'))
 
-    assert told(graph, "before", "main") == [("insert", "Person", "Eve")]
+    assert changes_between(graph, "before", "main") == [("insert", "Person", "Eve")]
 
 
-def test_after_a_merge_only_what_it_brought_is_told(tmp_path: Path) -> None:
+def test_a_diff_over_a_merge_contains_only_the_merged_changes(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     graph.create_branch("feature")
     graph.mutate(query('insert Person { name: "Eve" }'), branch="feature")
@@ -344,14 +348,14 @@ def test_after_a_merge_only_what_it_brought_is_told(tmp_path: Path) -> None:
 
     graph.merge("feature")
 
-    assert told(graph, old, "main") == [("insert", "Person", "Eve")]
-    assert told(graph, "feature", "main") == [("update", "Person", "Bob")]
+    assert changes_between(graph, old, "main") == [("insert", "Person", "Eve")]
+    assert changes_between(graph, "feature", "main") == [("update", "Person", "Bob")]
 
 
-# Some of it
+# Restrictions
 
 
-def test_only_the_types_that_are_asked_for_are_told(tmp_path: Path) -> None:
+def test_a_diff_contains_only_the_requested_types(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     old = graph.head()
     graph.mutate(query('delete Person where name = "Bob"'))
@@ -361,7 +365,7 @@ def test_only_the_types_that_are_asked_for_are_told(tmp_path: Path) -> None:
     assert [change.id for change in found] == ["Bob"]
 
 
-def test_types_that_are_not_asked_for_are_not_read(tmp_path: Path) -> None:
+def test_a_diff_does_not_read_other_types(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     old = graph.head()
     graph.mutate(query('delete Person where name = "Bob"'))
@@ -378,7 +382,7 @@ def test_types_that_are_not_asked_for_are_not_read(tmp_path: Path) -> None:
     ("ops", "ids"),
     [(["insert"], ["Eve"]), (["update", "delete"], ["Bob", "Charlie"]), ([], [])],
 )
-def test_only_the_sorts_that_are_asked_for_are_told(
+def test_a_diff_contains_only_the_requested_operations(
     tmp_path: Path, ops: list[str], ids: list[str]
 ) -> None:
     graph = social_graph(tmp_path)
@@ -404,13 +408,13 @@ def test_a_diff_is_an_arrow_stream(tmp_path: Path) -> None:
     found = graph.diff(old, "main")
 
     streamed = pa.table(found).to_pylist()
-    images = [
+    row_versions = [
         {name: row[name] and json.loads(row[name]) for name in ("before", "after")}
         for row in streamed
     ]
-    assert [Change(**(row | image)) for row, image in zip(streamed, images, strict=True)] == list(
-        found
-    )
+    assert [
+        Change(**(row | versions)) for row, versions in zip(streamed, row_versions, strict=True)
+    ] == list(found)
 
 
 def test_a_diff_that_is_empty_has_its_columns(tmp_path: Path) -> None:
@@ -424,7 +428,7 @@ def test_a_diff_that_is_empty_has_its_columns(tmp_path: Path) -> None:
     )
 
 
-def test_the_changes_of_one_type_have_typed_images(tmp_path: Path) -> None:
+def test_the_changes_of_one_type_have_typed_rows(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     old = graph.head()
     graph.mutate(ADD_EVE_AND_CHANGE_BOB)
@@ -498,7 +502,7 @@ def test_a_page_has_a_size(tmp_path: Path, limit: int, error: type[GraphError]) 
 # Refused
 
 
-def test_a_point_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_diff_point_is_named(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     graph.create_branch("feature")
 
@@ -510,8 +514,8 @@ def test_a_point_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert missing.value.kind == "commit"
 
 
-@pytest.mark.parametrize("types", [["Persn"], ["Person", "nobody"]])
-def test_a_type_that_is_not_there_is_named(tmp_path: Path, types: list[str]) -> None:
+@pytest.mark.parametrize("types", [["Persn"], ["Person", "absent"]])
+def test_an_unknown_type_is_named(tmp_path: Path, types: list[str]) -> None:
     graph = social_graph(tmp_path)
 
     with pytest.raises(NotFoundError) as refused:
@@ -524,14 +528,14 @@ def test_a_type_that_is_not_there_is_named(tmp_path: Path, types: list[str]) -> 
     ("types", "ops"),
     [(None, ["upsert"]), (None, "insert"), ("Person", None), ([1], None)],
 )
-def test_what_cannot_be_asked_for_is_refused(tmp_path: Path, types: object, ops: object) -> None:
+def test_an_invalid_diff_request_is_refused(tmp_path: Path, types: object, ops: object) -> None:
     graph = social_graph(tmp_path)
 
     with pytest.raises(InvalidValueError):
         graph.diff("main", "main", types=types, ops=ops)  # type: ignore[arg-type]  # on purpose
 
 
-def test_a_closed_graph_tells_nothing(tmp_path: Path) -> None:
+def test_a_closed_graph_refuses_a_diff(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     graph.close()
 

@@ -1,4 +1,4 @@
-"""Diffs and feeds across branches that met, over history that was tidied, and to ends that went."""
+"""Diffs and feeds across merged branches, over compacted history, and to deleted ends."""
 
 import json
 from pathlib import Path
@@ -29,31 +29,31 @@ from tests.support.sweeps import open_plain
 from tests.support.teams import does, merges, team
 
 
-def told(graph: Graph, old: str, new: str) -> list[tuple[str, str, str]]:
-    """Each change of a diff as its sort, type and id."""
+def changes_between(graph: Graph, old: str, new: str) -> list[tuple[str, str, str]]:
+    """Each change of a diff as its operation, type and id."""
     return [(change.op, change.type, change.id) for change in graph.diff(old, new)]
 
 
 def ids_of(feed: list[CommitChanges]) -> list[list[str]]:
-    """What each commit of a feed is about."""
+    """The ids that each commit of a feed changes."""
     return [[change.id for change in each.changes] for each in feed]
 
 
-# Branches that met
+# Merged branches
 
 
-def test_i08_a_row_that_a_branch_wrote_again_as_it_was_is_not_told(tmp_path: Path) -> None:
+def test_i08_a_row_rewritten_unchanged_on_a_branch_is_not_in_a_diff(tmp_path: Path) -> None:
     graph = team(tmp_path)
     (id,) = rows(graph, "Knows")
     merges(node("Person", name="Bob", age=25), edge("Knows", "Bob", "Carol", id=id))(
         graph, "feature"
     )
 
-    assert told(graph, "main", "feature") == []
-    assert told(graph, "feature", "main") == []
+    assert changes_between(graph, "main", "feature") == []
+    assert changes_between(graph, "feature", "main") == []
 
 
-def test_a_row_that_went_and_came_back_with_another_value_is_one_update(tmp_path: Path) -> None:
+def test_a_row_deleted_and_inserted_with_another_value_is_one_update(tmp_path: Path) -> None:
     graph = team(tmp_path)
     does('delete Person where name = "Alice"')(graph, "feature")
     does('insert Person { name: "Alice", age: 31 }')(graph, "feature")
@@ -65,7 +65,7 @@ def test_a_row_that_went_and_came_back_with_another_value_is_one_update(tmp_path
     assert change.after == {"id": "Alice", "name": "Alice", "age": 31, "note": None}
 
 
-def test_an_edge_that_moved_is_one_update_with_both_its_places(tmp_path: Path) -> None:
+def test_a_moved_edge_is_one_update_with_its_old_and_new_endpoints(tmp_path: Path) -> None:
     graph = team(tmp_path)
     (id,) = rows(graph, "Knows")
     merges(edge("Knows", "Alice", "Dan", id=id))(graph, "feature")
@@ -77,7 +77,7 @@ def test_an_edge_that_moved_is_one_update_with_both_its_places(tmp_path: Path) -
     assert change.after == {"id": id, "src": "Alice", "dst": "Dan", "since": None}
 
 
-def test_between_branches_that_merged_each_other_nothing_differs(tmp_path: Path) -> None:
+def test_branches_merged_in_both_directions_have_an_empty_diff(tmp_path: Path) -> None:
     graph = team(tmp_path)
     does('insert Person { name: "Eve" }')(graph, "feature")
     does('delete Person where name = "Bob"')(graph, "feature")
@@ -86,10 +86,12 @@ def test_between_branches_that_merged_each_other_nothing_differs(tmp_path: Path)
     graph.merge("feature")
     graph.merge("main", into="feature")
 
-    assert told(graph, "main", "feature") == told(graph, "feature", "main") == []
+    assert (
+        changes_between(graph, "main", "feature") == changes_between(graph, "feature", "main") == []
+    )
 
 
-def test_a_merge_that_leaves_nothing_to_do_is_told_without_changes(tmp_path: Path) -> None:
+def test_a_merge_that_changes_nothing_is_in_the_feed_without_changes(tmp_path: Path) -> None:
     graph = team(tmp_path)
     for branch in ("feature", "main"):
         does('insert Person { name: "Eve", age: 1 }')(graph, branch)
@@ -103,7 +105,7 @@ def test_a_merge_that_leaves_nothing_to_do_is_told_without_changes(tmp_path: Pat
 # Feeds of several branches
 
 
-def test_a_cursor_that_two_branches_share_goes_on_in_either(tmp_path: Path) -> None:
+def test_a_cursor_before_a_fork_is_valid_on_both_branches(tmp_path: Path) -> None:
     graph = build_graph(tmp_path, SOCIAL)
     does('insert Person { name: "Eve" }')(graph, "main")
     cursor = graph.changes("now").cursor
@@ -116,7 +118,7 @@ def test_a_cursor_that_two_branches_share_goes_on_in_either(tmp_path: Path) -> N
     assert ids_of(list(graph.changes(cursor))) == [["Fay"], ["Hal"]]
 
 
-def test_a_feed_goes_on_through_what_undoing_did(tmp_path: Path) -> None:
+def test_a_feed_continues_across_an_undone_write(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     feed = graph.changes("now")
     made = graph.mutate(query('delete Person where name = "Alice"'))
@@ -131,7 +133,7 @@ def test_a_feed_goes_on_through_what_undoing_did(tmp_path: Path) -> None:
     ]
 
 
-def test_i17_a_feed_that_comes_to_rows_that_were_cleaned_up_says_where_to_go_on(
+def test_i17_a_feed_that_reaches_cleaned_up_rows_says_where_to_resume(
     tmp_path: Path,
 ) -> None:
     graph = social_graph(tmp_path)
@@ -145,11 +147,13 @@ def test_i17_a_feed_that_comes_to_rows_that_were_cleaned_up_says_where_to_go_on(
 
     assert gap.value.resume == f"after:{graph.head()}"
     graph.mutate(query('insert Person { name: "new" }'))
-    told = [each.id for commit in graph.changes(gap.value.resume) for each in commit.changes]
-    assert told == ["new"]
+    changes_between = [
+        each.id for commit in graph.changes(gap.value.resume) for each in commit.changes
+    ]
+    assert changes_between == ["new"]
 
 
-def test_i17_an_export_of_a_commit_and_the_feed_behind_it_give_the_graph(tmp_path: Path) -> None:
+def test_i17_an_export_of_a_commit_and_the_feed_after_it_give_the_graph(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     commit = graph.head()
     does('update Person set { age: 1 } where name = "Bob"')(graph, "main")
@@ -174,12 +178,12 @@ def test_a_feed_of_a_branch_that_was_deleted_says_so(tmp_path: Path) -> None:
     graph.delete_branch("feature")
 
     for look in (lambda: list(feed), lambda: graph.changes("beginning", "feature")):
-        with pytest.raises(NotFoundError, match="branch 'feature' not found") as gone:
+        with pytest.raises(NotFoundError, match="branch 'feature' not found") as deleted:
             look()
-        assert gone.value.kind == "branch"
+        assert deleted.value.kind == "branch"
 
 
-# Tidied history
+# Compacted history
 
 
 def test_diffs_and_feeds_go_through_history_whose_files_were_joined(tmp_path: Path) -> None:
@@ -193,14 +197,14 @@ def test_diffs_and_feeds_go_through_history_whose_files_were_joined(tmp_path: Pa
             graph.create_branch("feature")
             assert len(list(feed)) == 4
     does('insert Person { name: "Eve" }')(graph, "feature")
-    assert len(manifest(tmp_path).get_fragments()) < count, "history was never tidied"
+    assert len(manifest(tmp_path).get_fragments()) < count, "history was never compacted"
 
     people = [f"p{number:03}" for number in range(count)]
     assert ids_of(list(feed)) == [[name] for name in people[4:]]
     assert ids_of(list(graph.changes(f"after:{heads[9]}"))) == [[name] for name in people[10:]]
-    assert [id for _, _, id in told(graph, first, "main")] == people
-    assert [id for _, _, id in told(graph, heads[9], heads[19])] == people[10:20]
-    assert [id for _, _, id in told(graph, "main", "feature")] == ["Eve", *people[4:]]
+    assert [id for _, _, id in changes_between(graph, first, "main")] == people
+    assert [id for _, _, id in changes_between(graph, heads[9], heads[19])] == people[10:20]
+    assert [id for _, _, id in changes_between(graph, "main", "feature")] == ["Eve", *people[4:]]
     graph.merge("feature")
     assert contents(graph)["Person"].keys() == {*people, "Eve"}
 
@@ -208,7 +212,7 @@ def test_diffs_and_feeds_go_through_history_whose_files_were_joined(tmp_path: Pa
 # Pages and Arrow
 
 
-def test_a_token_goes_on_in_the_same_diff_of_fewer_types(tmp_path: Path) -> None:
+def test_a_page_token_is_valid_in_the_same_diff_of_fewer_types(tmp_path: Path) -> None:
     graph = build_graph(tmp_path, SOCIAL)
     first = graph.head()
     names = ("Ann", "Ben", "Cyd")
@@ -226,7 +230,7 @@ def test_a_token_goes_on_in_the_same_diff_of_fewer_types(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("token", [b"x", 3, "\ud800"])
-def test_a_token_that_is_no_text_is_refused(tmp_path: Path, token: object) -> None:
+def test_a_page_token_that_is_not_text_is_refused(tmp_path: Path, token: object) -> None:
     found = team(tmp_path).diff("main", "feature")
 
     with pytest.raises(InvalidValueError, match=r"^token"):
@@ -234,14 +238,14 @@ def test_a_token_that_is_no_text_is_refused(tmp_path: Path, token: object) -> No
 
 
 @pytest.mark.parametrize("limit", [1.5, "3", None])
-def test_a_limit_that_is_no_number_is_refused(tmp_path: Path, limit: object) -> None:
+def test_a_limit_that_is_not_a_number_is_refused(tmp_path: Path, limit: object) -> None:
     found = team(tmp_path).diff("main", "feature")
 
     with pytest.raises(InvalidValueError, match=r"^limit"):
         found.page(limit=limit)  # type: ignore[arg-type]  # what a caller may do
 
 
-def test_a_diff_takes_the_names_of_types_that_loads_and_decisions_take(tmp_path: Path) -> None:
+def test_a_diff_accepts_the_type_names_of_loads_and_decisions(tmp_path: Path) -> None:
     graph = build_graph(tmp_path, "node Tie { name: String @key }  edge Tie: Tie -> Tie")
     start = graph.head()
     records = (node("Tie", name="x"), edge("Tie", "x", "x", id="y"))
@@ -259,17 +263,17 @@ def test_a_diff_takes_the_names_of_types_that_loads_and_decisions_take(tmp_path:
 
 def test_a_page_and_a_commit_of_a_feed_are_arrow_streams_too(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
-    (told_all,) = graph.changes(f"after:{graph.commits()[0].id}")
+    (everything,) = graph.changes(f"after:{graph.commits()[0].id}")
 
-    page = told_all.changes.page(limit=5)
+    page = everything.changes.page(limit=5)
 
     columns = ["kind", "type", "id", "op", "before", "after"]
-    assert pa.table(told_all.changes).num_rows == len(told_all.changes) == 11
+    assert pa.table(everything.changes).num_rows == len(everything.changes) == 11
     assert pa.table(page.changes).schema.names == columns
     assert pa.table(page.changes)["id"].to_pylist() == [each.id for each in page.changes]
 
 
-def test_a_diff_is_the_same_for_who_only_reads(tmp_path: Path) -> None:
+def test_a_diff_is_the_same_through_a_read_only_graph(tmp_path: Path) -> None:
     graph = team(tmp_path)
     does('insert Person { name: "Eve" }')(graph, "feature")
 

@@ -1,4 +1,4 @@
-"""Every commit can be read again: rows, single entities and plans of any branch and moment."""
+"""Every commit stays readable: rows, single entities and plans of any branch at any time."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -65,7 +65,7 @@ def test_every_commit_reads_as_the_graph_was(tmp_path: Path) -> None:
     ]
 
 
-def test_the_past_is_the_same_for_who_comes_later_and_for_who_only_reads(tmp_path: Path) -> None:
+def test_an_old_commit_reads_the_same_later_and_through_a_read_only_graph(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     history = write_history(graph)
     seen = [graph.query(AGES, commit=commit).rows for commit in history]
@@ -151,7 +151,7 @@ def test_a_branch_of_a_branch_reads_what_either_of_them_wrote(tmp_path: Path) ->
     }
 
 
-def test_what_a_deleted_branch_had_is_not_found_and_the_rest_is(tmp_path: Path) -> None:
+def test_commits_of_a_deleted_branch_are_not_found_and_others_are(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     on_main = graph.head()
     graph.create_branch("draft")
@@ -173,12 +173,12 @@ def test_what_a_deleted_branch_had_is_not_found_and_the_rest_is(tmp_path: Path) 
     assert len(names(graph, commit=on_main)) == len(names(graph)) == 4
 
 
-def test_a_branch_made_anew_is_not_answered_from_what_was_read_of_its_predecessor(
+def test_a_recreated_branch_is_not_read_from_a_cache_of_its_predecessor(
     tmp_path: Path,
 ) -> None:
     graph = social_graph(tmp_path)
     graph.create_branch("draft")
-    gone = graph.mutate(query('insert Person { name: "Old" }'), branch="draft").commit_id
+    deleted = graph.mutate(query('insert Person { name: "Old" }'), branch="draft").commit_id
     assert "Old" in names(graph, branch="draft")
     remove_branch(tmp_path, "draft")
     renewed = omnigraph.open(tmp_path)
@@ -190,10 +190,10 @@ def test_a_branch_made_anew_is_not_answered_from_what_was_read_of_its_predecesso
     assert set(found) == {"Alice", "Bob", "Charlie", "Diana", "New"}
     assert graph.entity("Person", "Old", branch="draft") is None
     with pytest.raises(NotFoundError):
-        graph.query(NAMES, commit=gone)
+        graph.query(NAMES, commit=deleted)
 
 
-def test_a_graph_made_anew_is_not_answered_from_what_was_read_of_its_predecessor(
+def test_a_recreated_graph_is_not_read_from_a_cache_of_its_predecessor(
     tmp_path: Path,
 ) -> None:
     old = social_graph(tmp_path)
@@ -218,7 +218,7 @@ def test_a_graph_made_anew_is_not_answered_from_what_was_read_of_its_predecessor
 
 
 def remove_branch(root: Path, name: str) -> None:
-    """Delete a branch of the history and of every type, past any open graph."""
+    """Delete a branch of the history and of every table without any open graph."""
     tables = open_stores(make_settings(root, storage_options=None, durability="relaxed")).tables
     tables.delete_branch(manifest_ref(BranchName(name)))
     for path in table_paths(root).values():
@@ -254,7 +254,7 @@ def test_an_edge_is_shown_with_its_ends(tmp_path: Path) -> None:
     assert graph.entity("knows", "k1") == shown
 
 
-def test_an_id_that_is_not_there_is_none(tmp_path: Path) -> None:
+def test_a_missing_id_is_none(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     an_edge = next(iter(rows(graph, "Knows")))
 
@@ -269,7 +269,7 @@ def test_an_id_is_taken_literally(tmp_path: Path) -> None:
 
     for name in odd:
         assert graph.entity("Person", name) == {"id": name, "name": name}
-    assert graph.entity("Person", "nobody' OR '1'='1") is None
+    assert graph.entity("Person", "absent' OR '1'='1") is None
 
 
 def test_a_type_that_is_not_declared_is_not_found(tmp_path: Path) -> None:
@@ -282,7 +282,7 @@ def test_a_type_that_is_not_declared_is_not_found(tmp_path: Path) -> None:
     assert "`Person`" in str(refused.value)
 
 
-# What cannot be asked
+# Invalid requests
 
 
 @pytest.mark.parametrize(
@@ -301,7 +301,7 @@ def test_a_commit_that_is_not_there_is_not_found(tmp_path: Path, commit: str) ->
         assert (refused.value.kind, refused.value.name) == ("commit", commit)
 
 
-def test_a_branch_and_a_commit_cannot_both_be_asked_for(tmp_path: Path) -> None:
+def test_a_read_takes_either_a_branch_or_a_commit(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     head = graph.head()
 
@@ -330,7 +330,7 @@ def test_a_branch_that_is_not_there_is_not_found_and_a_bad_name_is_refused(
 # Plans
 
 
-def test_a_plan_is_made_for_the_branch_that_is_asked_for(tmp_path: Path) -> None:
+def test_a_plan_is_made_for_the_requested_branch(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     graph.create_branch("draft")
     graph.mutate(query('insert Person { name: "Eve" }'), branch="draft")

@@ -31,7 +31,7 @@ Watch = Callable[[str], object]
 
 
 class WatchedTables(CrashingTables):
-    """A table store in which a test meets those who stage an append."""
+    """A table store in which a test synchronizes with staged appends."""
 
     def __init__(self, tables: TableStore, watch: Watch) -> None:
         super().__init__(tables, Fault(at=0, when=When.BEFORE, scope=Scope.EFFECTS))
@@ -44,7 +44,7 @@ class WatchedTables(CrashingTables):
 
 
 def open_watched(root: Path, watch: Watch, *, concurrency: int) -> Graph:
-    """A new graph of four types, whose loads a test watches."""
+    """A new graph of four types, whose loads a test observes."""
     omnigraph.init(root, SCHEMA, durability="relaxed").close()
     settings = make_settings(str(root), storage_options=None, durability="relaxed")
     stores = open_stores(settings)

@@ -1,4 +1,4 @@
-"""Reading behind a fault: the rest is read, and each fault is told as it would be alone."""
+"""Reading continues after a fault: each fault is reported as it would be alone."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.support.graphs import SOCIAL
 from tests.support.received import make_read_context, plain_rows, receive_all, rows_of
 from tests.support.schemas import compile_text
 
-MEANS = make_read_context(compile_text(SOCIAL))
+CONTEXT = make_read_context(compile_text(SOCIAL))
 BAD_LINES = [
     b"not JSON",
     b'{"type":"Person"}',
@@ -32,11 +32,11 @@ BAD_LINES = [
 
 
 def read(path: Path) -> tuple[list[RowBatch], list[RowError], Counted]:
-    """What is read of a file, what is not, and what is counted."""
+    """The rows read of a file, its faults, and the counts."""
     faults: list[RowError] = []
     counter = RowCounter(NOTHING_YET)
-    (split,) = plan_splits(path, context=MEANS, split_bytes=None)
-    pieces = list(read_split(split, context=MEANS, counter=counter, report=faults.append))
+    (split,) = plan_splits(path, context=CONTEXT, split_bytes=None)
+    pieces = list(read_split(split, context=CONTEXT, counter=counter, report=faults.append))
     return pieces, faults, counter.counted
 
 
@@ -50,7 +50,7 @@ def person(name: str) -> bytes:
     return json.dumps({"type": "Person", "data": {"name": name}}).encode()
 
 
-def test_lines_that_are_refused_are_left_out_and_told_as_if_they_were_alone(
+def test_refused_lines_are_skipped_and_reported_as_if_each_were_alone(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "people.jsonl"
@@ -61,8 +61,10 @@ def test_lines_that_are_refused_are_left_out_and_told_as_if_they_were_alone(
 
     pieces, faults, counted = read(path)
 
-    kept = [f"{word} {number}" for number in range(len(BAD_LINES)) for word in ("before", "after")]
-    assert names_of(pieces) == kept
+    expected = [
+        f"{word} {number}" for number in range(len(BAD_LINES)) for word in ("before", "after")
+    ]
+    assert names_of(pieces) == expected
     assert [fault.original for fault in faults] == [each for each in BAD_LINES for _ in range(2)]
     assert counted == Counted(4 * len(BAD_LINES), len(lines) - 1)
     for fault in faults:
@@ -145,7 +147,7 @@ def test_a_row_among_thousands_of_one_type_knows_its_line(tmp_path: Path) -> Non
     assert pieces[1].locate(0).record == pieces[0].rows.num_rows + 1
 
 
-def test_rows_of_columns_that_are_refused_are_left_out_and_told(tmp_path: Path) -> None:
+def test_refused_rows_of_a_columnar_file_are_skipped_and_reported(tmp_path: Path) -> None:
     path = tmp_path / "Person.parquet"
     ages = [1, 2**31, None, 4, -(2**40), 6]
     parquet.write_table(pa.table({"name": [*"abcde", None], "age": pa.array(ages)}), path)
@@ -165,7 +167,7 @@ def test_rows_of_columns_that_are_refused_are_left_out_and_told(tmp_path: Path) 
     assert [piece.locate(row).record for row in range(3)] == [1, 3, 4]
 
 
-def test_rows_of_a_csv_file_that_are_refused_are_left_out_and_told(tmp_path: Path) -> None:
+def test_refused_rows_of_a_csv_file_are_skipped_and_reported(tmp_path: Path) -> None:
     path = tmp_path / "Person.csv"
     path.write_bytes(b"name,age\na,1\nb\nc,many\nd,4\n\ne,5,6\nf,\n,7\ng\xff,8\nh,9\ni\n")
 
@@ -203,14 +205,14 @@ def test_a_row_of_columns_reads_as_a_line_that_can_be_loaded(tmp_path: Path) -> 
     assert json.loads(piece.original(1))["data"]["id"] == "k"
 
 
-def test_a_file_that_cannot_be_read_is_an_error_and_no_fault(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_an_error_and_not_a_row_fault(tmp_path: Path) -> None:
     for name in ("people.gz", "Person.parquet"):
         (tmp_path / name).write_bytes(b"something else")
         with pytest.raises(UnreadableError):
             read(tmp_path / name)
 
 
-def test_a_column_that_no_property_has_is_an_error_and_no_fault(tmp_path: Path) -> None:
+def test_an_unknown_column_is_an_error_and_not_a_row_fault(tmp_path: Path) -> None:
     parquet.write_table(pa.table({"name": ["a"], "size": [1]}), tmp_path / "Person.parquet")
 
     with pytest.raises(InvalidValueError, match="has no property 'size'"):

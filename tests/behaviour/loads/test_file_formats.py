@@ -1,4 +1,4 @@
-"""The files that a load reads: how they name their type, what they hold, how bad ones are named."""
+"""The files that a load reads: how they name their type, their contents, how errors name them."""
 
 import gzip
 import io
@@ -152,7 +152,7 @@ def test_rows_of_a_table_are_numbered_by_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["nowhere.jsonl", "a/b.parquet", "x" * 5000, "nul\0l"])
-def test_a_file_that_is_not_there_is_not_found(tmp_path: Path, name: str) -> None:
+def test_a_missing_file_is_not_found(tmp_path: Path, name: str) -> None:
     refused = refuse(f"{tmp_path}/{name}", schema=FLEET)
 
     assert isinstance(refused, NotFoundError)
@@ -160,7 +160,7 @@ def test_a_file_that_is_not_there_is_not_found(tmp_path: Path, name: str) -> Non
     assert len(str(refused)) < 500
 
 
-def test_a_text_that_is_no_path_is_told_apart() -> None:
+def test_text_that_is_not_a_path_is_recognised() -> None:
     refused = refuse(json.dumps(PILOT), schema=FLEET)
 
     assert isinstance(refused, NotFoundError)
@@ -230,7 +230,7 @@ def test_a_csv_file_that_does_not_fit_is_refused(
     assert str(refused).startswith(f"{path}: ")
 
 
-def test_files_whose_type_nobody_names_are_refused(tmp_path: Path) -> None:
+def test_files_of_unnamed_type_are_refused(tmp_path: Path) -> None:
     path = write_parquet(tmp_path / "rows" / "part-0.parquet", PILOTS)
 
     refused = refuse(path, schema=FLEET)
@@ -239,7 +239,7 @@ def test_files_whose_type_nobody_names_are_refused(tmp_path: Path) -> None:
     assert "neither 'part-0' nor 'rows' is a type" in str(refused)
 
 
-def test_what_cannot_be_loaded_in_process_is_refused_and_said_why(tmp_path: Path) -> None:
+def test_input_that_cannot_be_loaded_in_process_is_refused_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / "Pilot.lance").touch()
     (tmp_path / "empty").mkdir()
     (tmp_path / "linked").mkdir()

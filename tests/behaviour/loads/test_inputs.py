@@ -1,4 +1,4 @@
-"""What a load can be given by name: compressed files, folders, patterns, CSV, Lance, on S3 too."""
+"""Inputs of a load by name: compressed files, folders, patterns, CSV and Lance, on S3 too."""
 
 import gzip
 import json
@@ -84,7 +84,7 @@ def test_compressed_files_that_were_joined_are_read_to_the_end(
 
 
 @pytest.mark.parametrize(("name", "pack"), [("p.gz", gzip.compress), ("p.zst", zstandard.compress)])
-def test_a_compressed_file_that_is_cut_off_or_is_none_changes_nothing(
+def test_a_truncated_or_invalid_compressed_file_changes_nothing(
     tmp_path: Path, name: str, pack: Callable[[bytes], bytes]
 ) -> None:
     graph = build_graph(tmp_path / "graph", SOCIAL)
@@ -138,7 +138,7 @@ PATTERNS = {
 
 @pytest.mark.parametrize(("pattern", "expected"), PATTERNS.items(), ids=PATTERNS)
 @pytest.mark.parametrize("is_relative", [False, True], ids=["absolute", "relative"])
-def test_a_pattern_means_every_file_that_it_fits(
+def test_a_pattern_selects_every_matching_file(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     pattern: str,
@@ -155,7 +155,7 @@ def test_a_pattern_means_every_file_that_it_fits(
     assert found == expected
 
 
-def test_a_file_whose_name_looks_like_a_pattern_is_meant_itself(tmp_path: Path) -> None:
+def test_an_existing_file_takes_precedence_over_a_pattern(tmp_path: Path) -> None:
     write_person(tmp_path / "[ab].json", "itself")
     write_person(tmp_path / "a.json", "another")
 
@@ -250,9 +250,7 @@ def test_a_field_that_does_not_fit_is_named_by_its_row(tmp_path: Path) -> None:
         assert str(refuse(path)).startswith(f"{path}: {problem}")
 
 
-def test_a_quote_that_is_never_closed_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unclosed_quote_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("omnigraph.engine.input.csv_files.CSV_BLOCK_BYTES", 1000)
     path = tmp_path / "Person.csv"
     path.write_text('name,age\nAnn,34\n"Bob,\n' + "Cid,1\n" * 1000, encoding="utf-8")
@@ -362,7 +360,7 @@ def test_files_of_a_bucket_are_loaded_like_those_of_a_disk(
         assert contents(graph) == expected, given
 
 
-def test_what_is_not_in_a_bucket_is_not_found(tmp_path: Path, server: S3Server) -> None:
+def test_a_missing_object_in_a_bucket_is_not_found(tmp_path: Path, server: S3Server) -> None:
     bucket = server.create_bucket()
     server.object_store(bucket, prefix="in").put("people.jsonl", LINES)
     graph = omnigraph.init(tmp_path / "graph", SOCIAL, storage_options=server.lance_options())

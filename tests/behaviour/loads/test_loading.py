@@ -1,4 +1,4 @@
-"""Section I of the language and D of the engine: what a load brings in, and what it replaces."""
+"""Section I of the language and D of the engine: the rows that a load writes and replaces."""
 
 import io
 import json
@@ -96,7 +96,7 @@ NO_RECORDS = {
     "I05 an array": ("[1]", "expected 'type' or 'edge'"),
     "no start": ('{"edge":"Mentors","to":"ada"}', "edge missing 'from'"),
     "no end": ('{"edge":"Mentors","from":"ada"}', "edge missing 'to'"),
-    "an end that is no text": ('{"edge":"Mentors","from":1,"to":"ada"}', "from"),
+    "an end that is not text": ('{"edge":"Mentors","from":1,"to":"ada"}', "from"),
     "no JSON": ('{"type":', "invalid JSON"),
     "NaN": ('{"type":"Ship","data":{"reg":"x","tons":NaN}}', "invalid JSON"),
     "unknown property": ('{"type":"Pilot","data":{"handle":"x","speed":1}}', "speed"),
@@ -118,7 +118,7 @@ NO_RECORDS = {
 
 
 @pytest.mark.parametrize(("line", "problem"), NO_RECORDS.values(), ids=NO_RECORDS)
-def test_a_line_that_is_no_record_is_refused_and_named(
+def test_a_line_that_is_not_a_record_is_refused_and_named(
     tmp_path: Path, line: str, problem: str
 ) -> None:
     graph = fleet_graph(tmp_path)
@@ -191,7 +191,7 @@ def test_a_merge_replaces_rows_by_the_id_they_give(tmp_path: Path) -> None:
     }
 
 
-def test_i10_d17_appending_a_key_that_is_there_is_refused(tmp_path: Path) -> None:
+def test_i10_d17_appending_an_existing_key_is_refused(tmp_path: Path) -> None:
     graph = fleet_graph(tmp_path)
 
     with unchanged(graph), pytest.raises(KeyConflictError) as refused:
@@ -201,7 +201,7 @@ def test_i10_d17_appending_a_key_that_is_there_is_refused(tmp_path: Path) -> Non
     assert refused.value.outcome is Outcome.UNCHANGED
 
 
-def test_i10_appending_an_edge_whose_id_is_there_is_refused(tmp_path: Path) -> None:
+def test_i10_appending_an_existing_edge_id_is_refused(tmp_path: Path) -> None:
     graph = fleet_graph(tmp_path)
     graph.load(ndjson(edge("Mentors", "eve", "ada", id="m1")), mode="append")
 
@@ -377,25 +377,25 @@ def test_d19_the_base_of_a_branch_that_exists_changes_nothing(tmp_path: Path) ->
     assert {"ada", "fay"} < set(rows(graph, "Pilot", branch="feature"))
 
 
-def test_i19_a_load_that_fails_leaves_no_new_branch(tmp_path: Path) -> None:
+def test_i19_a_failed_load_leaves_no_new_branch(tmp_path: Path) -> None:
     graph = fleet_graph(tmp_path)
 
     with unchanged(graph), pytest.raises(IntegrityError):
         graph.load(ndjson(edge("Flies", "ada", "S9")), mode="append", branch="b", base="main")
 
 
-def test_the_progress_of_a_load_is_told(tmp_path: Path) -> None:
+def test_a_load_reports_progress(tmp_path: Path) -> None:
     graph = build_graph(tmp_path, FLEET)
-    told: list[tuple[str, int, int | None]] = []
+    reports: list[tuple[str, int, int | None]] = []
 
     graph.load(
         ndjson(node("Pilot", handle="ada")),
         mode="append",
-        progress=lambda stage, done, total: told.append((stage, done, total)),
+        progress=lambda stage, done, total: reports.append((stage, done, total)),
     )
 
-    assert told
-    assert all(done >= 0 and (total is None or done <= total) for _, done, total in told)
+    assert reports
+    assert all(done >= 0 and (total is None or done <= total) for _, done, total in reports)
 
 
 def test_an_unknown_mode_or_engine_is_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Rows by id in a bounded part of memory: in one piece, in parts on the disk, with their blobs."""
+"""Rows sorted by id in bounded memory: in one piece, in runs on disk, with their blobs."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -24,7 +24,7 @@ def batches_of(rows: Sequence[tuple[str, int | None]], size: int) -> Iterator[pa
 
 
 def blob_rows(**sizes: int | None) -> pa.Table:
-    """Rows with blobs of these many bytes, each of another byte."""
+    """Rows with blobs of these sizes, each of another byte."""
     blobs = [None if size is None else bytes([n]) * size for n, size in enumerate(sizes.values())]
     return pa.table(
         {"id": list(sizes), "blob": pa.array(blobs, pa.large_binary()), "n": range(len(sizes))}

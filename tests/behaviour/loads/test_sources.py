@@ -1,4 +1,4 @@
-"""Where a load takes its rows from: open files, paths, directories, Arrow; all mean the same."""
+"""Sources of a load: open files, paths, directories and Arrow are equivalent."""
 
 import gzip
 import io
@@ -42,7 +42,7 @@ MENTOR_TABLE = pa.table(
 )
 
 
-def empty_crew(path: Path) -> Graph:
+def empty_graph(path: Path) -> Graph:
     return build_graph(path / "graph", FLEET)
 
 
@@ -52,7 +52,7 @@ def write_lines(path: Path, *records: object) -> Path:
 
 
 def test_an_open_text_file_is_loaded(tmp_path: Path) -> None:
-    graph = empty_crew(tmp_path)
+    graph = empty_graph(tmp_path)
     path = write_lines(tmp_path / "fleet.jsonl", *PILOTS, *MENTORS)
 
     with path.open(encoding="utf-8") as lines:
@@ -62,7 +62,7 @@ def test_an_open_text_file_is_loaded(tmp_path: Path) -> None:
 
 
 def test_an_open_binary_file_is_loaded(tmp_path: Path) -> None:
-    graph = empty_crew(tmp_path)
+    graph = empty_graph(tmp_path)
     text = "".join(f"{json.dumps(record)}\n" for record in [*PILOTS, *MENTORS])
 
     graph.load(io.BytesIO(text.encode()), mode="append")
@@ -70,18 +70,18 @@ def test_an_open_binary_file_is_loaded(tmp_path: Path) -> None:
     assert contents(graph) == LOADED
 
 
-@pytest.mark.parametrize("spell", [str, Path, lambda path: path.as_uri()])
-def test_a_file_is_named_by_path_or_uri(tmp_path: Path, spell: type[str] | type[Path]) -> None:
-    graph = empty_crew(tmp_path)
+@pytest.mark.parametrize("write_path", [str, Path, lambda path: path.as_uri()])
+def test_a_file_is_named_by_path_or_uri(tmp_path: Path, write_path: type[str] | type[Path]) -> None:
+    graph = empty_graph(tmp_path)
     path = write_lines(tmp_path / "fleet.jsonl", *PILOTS, *MENTORS)
 
-    graph.load(spell(path), mode="append")
+    graph.load(write_path(path), mode="append")
 
     assert contents(graph) == LOADED
 
 
 def test_several_files_are_one_load(tmp_path: Path) -> None:
-    graph = empty_crew(tmp_path)
+    graph = empty_graph(tmp_path)
     before = len(graph.commits())
     paths = [
         write_lines(tmp_path / "mentors.ndjson", *MENTORS),
@@ -95,7 +95,7 @@ def test_several_files_are_one_load(tmp_path: Path) -> None:
 
 
 def test_parquet_files_name_their_type(tmp_path: Path) -> None:
-    graph = empty_crew(tmp_path)
+    graph = empty_graph(tmp_path)
     pq.write_table(PILOT_TABLE, tmp_path / "Pilot.parquet")
     (tmp_path / "Mentors").mkdir()
     pq.write_table(MENTOR_TABLE, tmp_path / "Mentors" / "part-0.parquet")
@@ -109,7 +109,7 @@ def test_parquet_files_name_their_type(tmp_path: Path) -> None:
 
 
 def test_a_mapping_gives_the_type_of_arrow_tables(tmp_path: Path) -> None:
-    graph = empty_crew(tmp_path)
+    graph = empty_graph(tmp_path)
 
     result = graph.load({"Mentors": MENTOR_TABLE, "Pilot": PILOT_TABLE}, mode="append")
 
@@ -118,7 +118,7 @@ def test_a_mapping_gives_the_type_of_arrow_tables(tmp_path: Path) -> None:
 
 
 def test_anything_that_exports_an_arrow_stream_is_loaded(tmp_path: Path) -> None:
-    graph = empty_crew(tmp_path)
+    graph = empty_graph(tmp_path)
 
     class Foreign:
         """An object that knows Arrow's protocol and nothing else."""
@@ -205,7 +205,7 @@ def test_many_lines_with_either_pair_of_names_mean_the_same(tmp_path: Path) -> N
 
 
 def test_a_list_of_dicts_holds_records_of_any_types(tmp_path: Path) -> None:
-    graph = empty_crew(tmp_path)
+    graph = empty_graph(tmp_path)
 
     result = graph.load([*PILOTS, *MENTORS], mode="append")
 
@@ -214,7 +214,7 @@ def test_a_list_of_dicts_holds_records_of_any_types(tmp_path: Path) -> None:
 
 
 def test_lists_of_dicts_by_type_hold_rows(tmp_path: Path) -> None:
-    graph = empty_crew(tmp_path)
+    graph = empty_graph(tmp_path)
 
     graph.load(
         {
@@ -305,7 +305,7 @@ def test_dicts_that_do_not_fit_are_refused_by_their_row(
 
 
 def test_a_stream_of_batches_is_loaded(tmp_path: Path) -> None:
-    graph = empty_crew(tmp_path)
+    graph = empty_graph(tmp_path)
     batches = PILOT_TABLE.to_batches(max_chunksize=1)
 
     graph.load(
@@ -384,7 +384,7 @@ def test_tables_that_do_not_fit_their_type_are_refused(
         graph.load(tables, mode="append")
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     graph = fleet_graph(tmp_path / "graph")
 
     with unchanged(graph), pytest.raises(NotFoundError, match=r"nowhere\.jsonl"):

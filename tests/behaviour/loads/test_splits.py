@@ -1,4 +1,4 @@
-"""Inputs in parts: wherever they are cut, together they are the rows and words of the whole."""
+"""Split inputs: wherever an input is cut, its splits give the rows and errors of the whole."""
 
 import gzip
 import json
@@ -20,13 +20,13 @@ from tests.support.graphs import SOCIAL
 from tests.support.received import Row, make_read_context, plain_rows, receive_all, rows_of
 from tests.support.schemas import compile_text
 
-MEANS = make_read_context(compile_text(SOCIAL))
+CONTEXT = make_read_context(compile_text(SOCIAL))
 
 
 def plan(given: object, *, split_bytes: int | None) -> tuple[Split, ...]:
-    """The splits, as they are when they have been sent somewhere."""
+    """The splits, after a pickle round trip."""
     splits: tuple[Split, ...] = pickle.loads(
-        pickle.dumps(plan_splits(given, context=MEANS, split_bytes=split_bytes))
+        pickle.dumps(plan_splits(given, context=CONTEXT, split_bytes=split_bytes))
     )
     return splits
 
@@ -34,17 +34,17 @@ def plan(given: object, *, split_bytes: int | None) -> tuple[Split, ...]:
 def read(split: Split, *, before: Counted) -> tuple[list[Row], Counted]:
     """The rows of a split, and what is counted when it has been read."""
     counter = RowCounter(before)
-    pieces = list(read_split(split, context=MEANS, counter=counter, report=None))
+    pieces = list(read_split(split, context=CONTEXT, counter=counter, report=None))
     return [row for piece in pieces for row in plain_rows(piece.rows)], counter.counted
 
 
 def read_all(splits: tuple[Split, ...]) -> list[Row]:
-    """The rows of splits, each read as if there were no other."""
+    """The rows of splits, each read alone."""
     return [row for split in splits for row in read(split, before=NOTHING_YET)[0]]
 
 
 def people(*names: str) -> bytes:
-    """A line a person."""
+    """One line per person."""
     lines = [json.dumps({"type": "Person", "data": {"name": name}}) for name in names]
     return "".join(f"{line}\n" for line in lines).encode()
 
@@ -144,7 +144,7 @@ def test_compressed_lines_are_not_cut_however_they_are_named(tmp_path: Path) -> 
         assert len(read_all((split,))) == 100
 
 
-def test_a_small_file_is_not_looked_into_when_splits_are_planned(tmp_path: Path) -> None:
+def test_planning_splits_does_not_read_a_small_file(tmp_path: Path) -> None:
     (tmp_path / "Person.parquet").write_bytes(b"no Parquet")
 
     (split,) = plan(tmp_path, split_bytes=100)
@@ -224,7 +224,7 @@ def test_a_lance_table_that_changes_after_planning_is_read_as_it_was(tmp_path: P
     assert len(read_all(splits)) == 1000
 
 
-def test_what_is_planned_is_refused_like_what_is_read(tmp_path: Path) -> None:
+def test_planning_splits_refuses_the_same_inputs_as_reading(tmp_path: Path) -> None:
     path = write_parquet(tmp_path)
 
     with pytest.raises(NotFoundError, match="nowhere"):

@@ -1,4 +1,4 @@
-"""Cleaning up: old versions go, and nothing that anybody still needs."""
+"""Cleanup deletes old versions, and none that a branch, tag or reader needs."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -51,7 +51,7 @@ edge Knows: Person -> Person
 
 
 def grown_graph(root: Path, *, years: int = 5) -> Graph:
-    """Ann, who grows older by a commit a year, and Bob, whom she knows."""
+    """Ann, with one commit per year of age, and Bob, whom she knows."""
     people = (node("Person", name="ann", age=0), node("Person", name="bob", age=0))
     graph = build_graph(root, SCHEMA, *people, edge("Knows", "ann", "bob"))
     for year in range(1, years + 1):
@@ -74,10 +74,12 @@ def person_versions(graph: Graph) -> list[int]:
     return versions(graph, "node:Person")
 
 
-# What goes
+# Deleted
 
 
-def test_j14_what_is_kept_is_the_newest_and_it_can_be_read_and_written(tmp_path: Path) -> None:
+def test_j14_the_retained_versions_are_the_newest_and_can_be_read_and_written(
+    tmp_path: Path,
+) -> None:
     graph = grown_graph(tmp_path / "graph")
     before = contents(graph)
 
@@ -114,7 +116,7 @@ def test_a_second_clean_up_finds_nothing_to_do(tmp_path: Path) -> None:
     assert {each.old_versions_removed for each in again.values()} == {0}
 
 
-def test_a_preview_tells_what_would_go_and_deletes_nothing(tmp_path: Path) -> None:
+def test_a_preview_reports_what_would_be_deleted_and_deletes_nothing(tmp_path: Path) -> None:
     graph = grown_graph(tmp_path / "graph")
     later = open_later(root_of(graph))
 
@@ -125,7 +127,7 @@ def test_a_preview_tells_what_would_go_and_deletes_nothing(tmp_path: Path) -> No
     assert any(each.old_versions_removed for each in preview)
 
 
-def test_only_what_is_older_goes(tmp_path: Path) -> None:
+def test_only_older_versions_are_deleted(tmp_path: Path) -> None:
     graph = grown_graph(tmp_path / "graph")
     later = open_later(root_of(graph))
 
@@ -136,7 +138,7 @@ def test_only_what_is_older_goes(tmp_path: Path) -> None:
     assert {each.type: each.old_versions_removed for each in old} == {"Knows": 1, "Person": 6}
 
 
-def test_with_both_limits_only_what_is_beyond_both_goes(tmp_path: Path) -> None:
+def test_with_both_limits_only_versions_beyond_both_are_deleted(tmp_path: Path) -> None:
     graph = grown_graph(tmp_path / "graph")
     later = open_later(root_of(graph))
 
@@ -151,7 +153,7 @@ def test_with_both_limits_only_what_is_beyond_both_goes(tmp_path: Path) -> None:
     assert removed == [0, 0, 5]
 
 
-def test_every_type_is_reported_with_what_went_of_it(tmp_path: Path) -> None:
+def test_every_type_is_reported_with_its_deleted_versions(tmp_path: Path) -> None:
     graph = social_graph(tmp_path / "graph")
     graph.mutate(query('update Person set { age: 31 } where name = "Alice"'))
 
@@ -166,7 +168,7 @@ def test_every_type_is_reported_with_what_went_of_it(tmp_path: Path) -> None:
     assert reports[-1].old_versions_removed > reports[0].old_versions_removed
 
 
-def test_a_commit_whose_rows_are_gone_is_listed_and_not_found(tmp_path: Path) -> None:
+def test_a_commit_whose_rows_were_cleaned_up_is_listed_and_cannot_be_read(tmp_path: Path) -> None:
     graph = grown_graph(tmp_path / "graph")
     commits = [commit.id for commit in graph.commits()]
 
@@ -177,7 +179,7 @@ def test_a_commit_whose_rows_are_gone_is_listed_and_not_found(tmp_path: Path) ->
         age(open_plain(root_of(graph)), commit=commits[2])
 
 
-def test_on_an_object_store_it_is_the_same(server: S3Server) -> None:
+def test_a_cleanup_on_an_object_store_deletes_the_same(server: S3Server) -> None:
     uri, options = f"s3://{server.create_bucket()}/graph", server.lance_options()
     graph = omnigraph.init(uri, schema=SCHEMA, storage_options=options)
     graph.load(ndjson(node("Person", name="ann", age=0)), mode="append")
@@ -197,10 +199,10 @@ def test_on_an_object_store_it_is_the_same(server: S3Server) -> None:
     assert set_age(afresh, 4, branch="old")
 
 
-# What stays
+# Retained
 
 
-def test_what_was_true_a_moment_ago_stays_for_whoever_is_reading_it(tmp_path: Path) -> None:
+def test_a_recently_replaced_version_is_retained_for_its_readers(tmp_path: Path) -> None:
     graph = grown_graph(tmp_path / "graph")
     start = next(iter(open_plain(root_of(graph)).export_batches("Person")))
     reader = open_plain(root_of(graph)).export_batches("Person")
@@ -211,7 +213,7 @@ def test_what_was_true_a_moment_ago_stays_for_whoever_is_reading_it(tmp_path: Pa
     assert next(iter(reader)).equals(start)
 
 
-def test_j17_what_a_branch_inherits_stays_however_old_it_is(tmp_path: Path) -> None:
+def test_j17_versions_that_a_branch_inherits_are_retained_at_any_age(tmp_path: Path) -> None:
     graph = grown_graph(tmp_path / "graph", years=2)
     graph.create_branch("old")
     for year in range(3, 6):
@@ -225,7 +227,7 @@ def test_j17_what_a_branch_inherits_stays_however_old_it_is(tmp_path: Path) -> N
     assert (age(graph, branch="old"), age(graph)) == (77, 5)
 
 
-def test_what_branches_were_made_from_stays_so_that_they_can_be_merged(tmp_path: Path) -> None:
+def test_fork_points_are_retained_for_merges(tmp_path: Path) -> None:
     graph = grown_graph(tmp_path / "graph", years=1)
     graph.create_branch("left")
     graph.create_branch("right")
@@ -243,7 +245,7 @@ def test_what_branches_were_made_from_stays_so_that_they_can_be_merged(tmp_path:
     assert age(graph) == 10
 
 
-def test_where_branches_last_met_stays_and_where_they_met_before_goes(tmp_path: Path) -> None:
+def test_the_last_merge_base_is_retained_and_earlier_ones_are_deleted(tmp_path: Path) -> None:
     graph = grown_graph(tmp_path / "graph", years=1)
     graph.create_branch("work")
     for number in range(3):
@@ -259,7 +261,7 @@ def test_where_branches_last_met_stays_and_where_they_met_before_goes(tmp_path: 
     assert {"w0", "w1", "w2", "late"} <= set(contents(graph)["Person"])
 
 
-def test_branches_that_took_from_one_that_is_gone_can_be_merged(tmp_path: Path) -> None:
+def test_branches_that_merged_a_deleted_branch_can_be_merged(tmp_path: Path) -> None:
     graph = grown_graph(tmp_path / "graph", years=1)
     for name in ("left", "right", "gone"):
         graph.create_branch(name)
@@ -277,7 +279,7 @@ def test_branches_that_took_from_one_that_is_gone_can_be_merged(tmp_path: Path) 
     assert age(graph, branch="right") == 8
 
 
-def test_what_a_tag_names_stays(tmp_path: Path) -> None:
+def test_a_tagged_commit_is_retained(tmp_path: Path) -> None:
     graph = grown_graph(tmp_path / "graph")
     tagged = set_age(graph, 6)
     set_age(graph, 7)
@@ -293,7 +295,7 @@ def test_what_a_tag_names_stays(tmp_path: Path) -> None:
         age(open_plain(root_of(graph)), commit=tagged)
 
 
-def test_what_a_transaction_under_way_began_with_stays(tmp_path: Path) -> None:
+def test_the_start_of_an_open_transaction_is_retained(tmp_path: Path) -> None:
     graph = grown_graph(tmp_path / "graph")
 
     with graph.transaction() as inside:
@@ -345,7 +347,7 @@ def test_a_clock_far_ahead_is_trusted_on_request(tmp_path: Path) -> None:
     assert age(graph) == 5
 
 
-def test_what_a_reader_claims_stays_until_it_lets_go(tmp_path: Path) -> None:
+def test_a_version_that_a_reader_claims_is_retained_until_released(tmp_path: Path) -> None:
     graph = grown_graph(tmp_path / "graph")
     read, commit = present_of(graph), graph.head()
     set_age(graph, 6)
@@ -362,7 +364,7 @@ def test_what_a_reader_claims_stays_until_it_lets_go(tmp_path: Path) -> None:
         age(open_plain(root_of(graph)), commit=commit)
 
 
-def test_an_export_of_the_past_under_way_is_read_to_its_end(tmp_path: Path) -> None:
+def test_an_open_export_of_an_old_commit_is_read_to_its_end(tmp_path: Path) -> None:
     graph = grown_graph(tmp_path / "graph")
     then = graph.commits()[1].id
     expected = list(graph.export(commit=then))
@@ -378,7 +380,7 @@ def test_an_export_of_the_past_under_way_is_read_to_its_end(tmp_path: Path) -> N
         list(open_plain(root_of(graph)).export(commit=then))
 
 
-def test_a_commit_whose_rows_are_gone_is_not_tagged(tmp_path: Path) -> None:
+def test_a_commit_whose_rows_were_cleaned_up_cannot_be_tagged(tmp_path: Path) -> None:
     graph = grown_graph(tmp_path / "graph")
     then = graph.commits()[1].id
     clean_later(graph)
@@ -389,7 +391,7 @@ def test_a_commit_whose_rows_are_gone_is_not_tagged(tmp_path: Path) -> None:
     assert graph.tags() == {}
 
 
-def test_what_a_dead_reader_claimed_goes_and_so_does_its_claim(tmp_path: Path) -> None:
+def test_a_dead_readers_claim_and_its_versions_are_deleted(tmp_path: Path) -> None:
     graph = grown_graph(tmp_path / "graph")
     long_ago = HandClock()
     reading = readers_of(graph, clock=long_ago).reading(present_of(graph), id="r1", is_past=True)
@@ -402,7 +404,7 @@ def test_what_a_dead_reader_claimed_goes_and_so_does_its_claim(tmp_path: Path) -
     assert list((root_of(graph) / "__readers").glob("*")) == []
 
 
-def test_a_reader_of_what_is_about_to_go_is_refused(tmp_path: Path) -> None:
+def test_a_reader_of_versions_about_to_be_deleted_is_refused(tmp_path: Path) -> None:
     graph = grown_graph(tmp_path / "graph")
     read = present_of(graph)
     readers = readers_of(graph)
@@ -417,7 +419,7 @@ def test_a_reader_of_what_is_about_to_go_is_refused(tmp_path: Path) -> None:
     assert readers.find_read() == readers.find_doomed() == frozenset()
 
 
-def test_who_reads_what_is_true_now_writes_nothing_unless_it_takes_long(tmp_path: Path) -> None:
+def test_a_read_of_the_head_writes_no_claim_unless_it_takes_long(tmp_path: Path) -> None:
     graph = grown_graph(tmp_path / "graph")
     read = present_of(graph)
 
@@ -428,7 +430,7 @@ def test_who_reads_what_is_true_now_writes_nothing_unless_it_takes_long(tmp_path
         pass
 
 
-def test_who_reads_for_long_claims_what_it_reads(tmp_path: Path) -> None:
+def test_a_long_read_claims_its_versions(tmp_path: Path) -> None:
     graph = grown_graph(tmp_path / "graph")
     read = present_of(graph)
     clock = HurriedClock()
@@ -442,25 +444,25 @@ def test_who_reads_for_long_claims_what_it_reads(tmp_path: Path) -> None:
 
 
 class HurriedClock:
-    """The machine's clock, but whoever waits for the first time waits no longer."""
+    """The clock of the machine, except that the first wait ends at once."""
 
     def __init__(self) -> None:
         self.has_beaten = Event()
         self._waits = 0
 
     def now(self) -> datetime:
-        """This moment."""
+        """The current time."""
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
-        """Nobody asks."""
+        """Not used."""
         return 0.0
 
     def sleep(self, seconds: float) -> None:
-        """Nobody sleeps."""
+        """Not used."""
 
     def wait(self, event: Event, *, timeout_s: float) -> bool:
-        """Come back at once, the second time only with the event."""
+        """Return at once, the second time only with the event."""
         del timeout_s
         self._waits += 1
         if self._waits == 1:
@@ -479,7 +481,7 @@ def stores_of(graph: Graph) -> Stores:
 
 
 def present_of(graph: Graph) -> Snapshot:
-    """What main names now."""
+    """The versions that main names now."""
     root = root_of(graph)
     entries = {
         key: Entry(key, str(Path(table.path).relative_to(root)), table.version, None, 0)
@@ -488,10 +490,10 @@ def present_of(graph: Graph) -> Snapshot:
     return Snapshot(MAIN, 1, entries)
 
 
-# Lines of tables that deleted branches left
+# Table branches that deleted branches left
 
 
-def test_j16_a_line_that_no_branch_names_goes_and_others_stay(tmp_path: Path) -> None:
+def test_j16_only_table_branches_that_no_branch_names_are_deleted(tmp_path: Path) -> None:
     graph = grown_graph(tmp_path / "graph")
     graph.create_branch("feature")
     set_age(graph, 50, branch="feature")
@@ -509,7 +511,7 @@ def test_j16_a_line_that_no_branch_names_goes_and_others_stay(tmp_path: Path) ->
     assert age(graph, branch="feature") == 50
 
 
-def test_a_line_that_a_branch_of_the_branch_inherits_stays(tmp_path: Path) -> None:
+def test_a_table_branch_that_a_child_branch_inherits_is_retained(tmp_path: Path) -> None:
     graph = grown_graph(tmp_path / "graph")
     graph.create_branch("first")
     set_age(graph, 50, branch="first")
@@ -525,7 +527,7 @@ def test_a_line_that_a_branch_of_the_branch_inherits_stays(tmp_path: Path) -> No
     assert age(graph, branch="second") == 60
 
 
-# What goes wrong
+# Failures
 
 
 @pytest.mark.parametrize("call", [lambda graph: graph.cleanup(), lambda graph: graph.cleanup(None)])
@@ -557,7 +559,7 @@ def test_a_graph_opened_for_reading_is_not_cleaned_up(tmp_path: Path) -> None:
         open_plain(root_of(graph), is_read_only=True).cleanup(keep=1)
 
 
-def test_a_type_that_something_else_wrote_to_keeps_everything_from_going(tmp_path: Path) -> None:
+def test_a_type_written_outside_omnigraph_prevents_any_deletion(tmp_path: Path) -> None:
     graph = grown_graph(tmp_path / "graph")
     lance.dataset(graph.tables()["node:Person"].path).delete("id = 'bob'")
 
@@ -567,7 +569,7 @@ def test_a_type_that_something_else_wrote_to_keeps_everything_from_going(tmp_pat
     assert len(person_versions(graph)) == 8
 
 
-def test_what_goes_wrong_with_one_type_is_told_there_and_the_others_go_on(tmp_path: Path) -> None:
+def test_a_failure_of_one_type_is_reported_and_the_others_continue(tmp_path: Path) -> None:
     graph = grown_graph(tmp_path / "graph")
     failpoints = Failpoints()
     later = open_later(root_of(graph), failpoints=failpoints)
@@ -583,7 +585,7 @@ def test_what_goes_wrong_with_one_type_is_told_there_and_the_others_go_on(tmp_pa
     assert {each.error for each in later.cleanup(keep=1)} == {None}
 
 
-def test_a_line_that_cannot_be_removed_is_told_and_stays_for_the_next_time(tmp_path: Path) -> None:
+def test_a_table_branch_that_cannot_be_deleted_is_reported_and_retried(tmp_path: Path) -> None:
     graph = grown_graph(tmp_path / "graph")
     tables, line = stores_of(graph).tables, present_of(graph).get("node:Person").at
     tables.fork(line, branch="left")
@@ -599,7 +601,7 @@ def test_a_line_that_cannot_be_removed_is_told_and_stays_for_the_next_time(tmp_p
     assert tables.branches(line.ref.path) == frozenset()
 
 
-def test_if_a_branch_cannot_be_read_nothing_goes(tmp_path: Path) -> None:
+def test_an_unreadable_branch_prevents_any_deletion(tmp_path: Path) -> None:
     graph = grown_graph(tmp_path / "graph")
     failpoints = Failpoints()
     later = open_later(root_of(graph), failpoints=failpoints)

@@ -49,7 +49,7 @@ def damage_index(root: Path, name: str, damage: Damage | None) -> None:
 
 @pytest.mark.parametrize("name", ["page_lookup.lance", "page_data.lance"])
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
-def test_a_damaged_index_changes_no_answer_and_no_write(
+def test_a_damaged_index_changes_no_result_and_no_write(
     tmp_path: Path, name: str, damage: Damage | None
 ) -> None:
     with omnigraph.init(tmp_path, SOCIAL, durability="relaxed") as graph:

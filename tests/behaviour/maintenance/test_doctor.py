@@ -1,4 +1,4 @@
-"""The doctor: whatever is wrong with a graph is found, told, and mended by what it advises."""
+"""The doctor finds and reports every kind of damage, and the action it advises repairs it."""
 
 import io
 import shutil
@@ -78,14 +78,14 @@ def server() -> Iterator[S3Server]:
 
 
 def copy_of(whole: Path, tmp_path: Path) -> Path:
-    """A graph of a test's own."""
+    """A graph for one test."""
     root = tmp_path / "graph"
     shutil.copytree(whole, root)
     return root
 
 
 def look(root: Path) -> DoctorReport:
-    """What the doctor finds in a directory, whatever state it is in."""
+    """The findings of the doctor in a directory, whatever its state."""
     return look_past_opening(root).doctor()
 
 
@@ -95,12 +95,12 @@ def open_plain(root: Path) -> Graph:
 
 
 def codes(report: DoctorReport) -> set[FindingKind]:
-    """What was found, without how often."""
+    """The findings, without their counts."""
     return {each.code for each in report.findings}
 
 
 def grave(report: DoctorReport) -> set[FindingKind]:
-    """What was found, without notes."""
+    """The findings, without notes."""
     return {each.code for each in report.findings if each.severity is not Severity.NOTE}
 
 
@@ -108,7 +108,7 @@ def grave(report: DoctorReport) -> set[FindingKind]:
 
 
 @pytest.mark.parametrize("code", DAMAGES, ids=str)
-def test_every_damage_is_found_and_told_apart(
+def test_every_kind_of_damage_is_found_and_distinguished(
     code: FindingKind, whole: Path, tmp_path: Path
 ) -> None:
     root = copy_of(whole, tmp_path)
@@ -124,12 +124,12 @@ def test_every_damage_is_found_and_told_apart(
     assert str(code) in str(report)
 
 
-def test_every_trouble_is_shown_by_a_damage_or_by_work_under_way() -> None:
+def test_every_finding_has_a_test_of_damage_or_of_work_under_way() -> None:
     assert set(DAMAGES) | UNDER_WAY | {FindingKind.BRANCH_MOVED} == set(FindingKind)
 
 
 @pytest.mark.parametrize("code", DAMAGES, ids=str)
-def test_looking_changes_nothing_even_on_a_damaged_graph(
+def test_a_check_changes_nothing_even_on_a_damaged_graph(
     code: FindingKind, whole: Path, tmp_path: Path
 ) -> None:
     root = copy_of(whole, tmp_path)
@@ -139,7 +139,7 @@ def test_looking_changes_nothing_even_on_a_damaged_graph(
         look(root)
 
 
-def test_a_graph_opened_for_reading_can_be_looked_at(whole: Path, tmp_path: Path) -> None:
+def test_a_graph_opened_for_reading_can_be_checked(whole: Path, tmp_path: Path) -> None:
     root = copy_of(whole, tmp_path)
     write_past_history(root)
 
@@ -148,7 +148,7 @@ def test_a_graph_opened_for_reading_can_be_looked_at(whole: Path, tmp_path: Path
     assert grave(report) == {FindingKind.DRIFT}
 
 
-def test_one_trouble_does_not_hide_another(whole: Path, tmp_path: Path) -> None:
+def test_one_finding_does_not_hide_another(whole: Path, tmp_path: Path) -> None:
     root = copy_of(whole, tmp_path)
     mislead_tag(root)
     lose_node(root)
@@ -164,12 +164,12 @@ def test_one_trouble_does_not_hide_another(whole: Path, tmp_path: Path) -> None:
 
 
 def garble(file: Path) -> None:
-    """What a bad disk makes of a file."""
+    """The damage of a bad disk to a file."""
     file.write_bytes(bytes(byte ^ 0x5A for byte in file.read_bytes()))
 
 
 @pytest.mark.parametrize("damage", [Path.unlink, garble])
-def test_whatever_file_is_damaged_a_graph_said_to_be_healthy_has_every_row(
+def test_a_damaged_graph_reported_as_healthy_has_every_row(
     damage: Callable[[Path], None], tmp_path: Path
 ) -> None:
     whole, root = tmp_path / "whole", tmp_path / "graph"
@@ -192,7 +192,7 @@ def test_whatever_file_is_damaged_a_graph_said_to_be_healthy_has_every_row(
     assert len(files) > 20
 
 
-def test_what_an_open_graph_remembers_hides_no_damage(whole: Path, tmp_path: Path) -> None:
+def test_the_cache_of_an_open_graph_hides_no_damage(whole: Path, tmp_path: Path) -> None:
     graph = open_plain(copy_of(whole, tmp_path))
     contents(graph)
     lose_rows(root_of(graph))
@@ -202,9 +202,7 @@ def test_what_an_open_graph_remembers_hides_no_damage(whole: Path, tmp_path: Pat
     assert grave(report) == {FindingKind.TYPE_DAMAGED}
 
 
-def test_without_its_history_little_can_be_said_and_that_is_said(
-    whole: Path, tmp_path: Path
-) -> None:
+def test_a_missing_history_limits_the_check_and_is_reported(whole: Path, tmp_path: Path) -> None:
     root = copy_of(whole, tmp_path)
     lose_history_files(root)
 
@@ -214,7 +212,7 @@ def test_without_its_history_little_can_be_said_and_that_is_said(
     assert not report.is_healthy
 
 
-def test_a_shallow_look_leaves_rows_out_and_says_so(whole: Path, tmp_path: Path) -> None:
+def test_a_shallow_check_skips_rows_and_says_so(whole: Path, tmp_path: Path) -> None:
     root = copy_of(whole, tmp_path)
     lose_node(root)
 
@@ -225,7 +223,9 @@ def test_a_shallow_look_leaves_rows_out_and_says_so(whole: Path, tmp_path: Path)
     assert grave(look(root)) == {FindingKind.ENDPOINT_MISSING}
 
 
-def test_a_type_that_history_lost_is_never_called_a_remainder(whole: Path, tmp_path: Path) -> None:
+def test_a_type_missing_from_history_is_never_reported_as_leftover(
+    whole: Path, tmp_path: Path
+) -> None:
     root = copy_of(whole, tmp_path)
     DAMAGES[FindingKind.TYPE_NOT_IN_HISTORY](root)
 
@@ -238,7 +238,7 @@ def test_a_type_that_history_lost_is_never_called_a_remainder(whole: Path, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("table_key", "change", "where", "told"),
+    ("table_key", "change", "where", "message"),
     [
         ("node:User", {"email": "'ann@x'"}, "name = 'bob'", "@unique"),
         ("node:User", {"role": "'king'"}, "name = 'bob'", "enum"),
@@ -247,8 +247,8 @@ def test_a_type_that_history_lost_is_never_called_a_remainder(whole: Path, tmp_p
         ("edge:Sits", {"src": "'ann'"}, "src = 'bob'", "@card"),
     ],
 )
-def test_rows_are_held_to_the_rules_that_writes_are_held_to(
-    tmp_path: Path, table_key: str, change: Mapping[str, str], where: str, told: str
+def test_rows_are_checked_by_the_rules_of_writes(
+    tmp_path: Path, table_key: str, change: Mapping[str, str], where: str, message: str
 ) -> None:
     root = tmp_path / "graph"
     graph = hub_graph(root)
@@ -260,7 +260,7 @@ def test_rows_are_held_to_the_rules_that_writes_are_held_to(
     broken = [each for each in look(root).findings if each.severity is Severity.ERROR]
 
     assert [each.code for each in broken] == [FindingKind.RULE_BROKEN]
-    assert told in broken[0].message
+    assert message in broken[0].message
 
 
 @pytest.mark.parametrize("lost", ["Alice", "Charlie", "Diana"])
@@ -280,7 +280,7 @@ def test_ends_are_found_whatever_part_of_the_ids_they_would_be_in(
     assert all(f"'{lost}' not found in Person" in each.message for each in found)
 
 
-def test_how_many_rows_break_a_rule_is_told_once(whole: Path, tmp_path: Path) -> None:
+def test_the_number_of_rows_that_break_a_rule_is_reported_once(whole: Path, tmp_path: Path) -> None:
     root = copy_of(whole, tmp_path)
     table = person(root)
     table.insert(table.to_table(), mode="append")
@@ -303,7 +303,7 @@ def test_a_type_may_lack_a_property_that_came_later_on_a_branch(tmp_path: Path) 
     assert grave(report) == set()
 
 
-def test_an_index_of_numbers_is_asked_for_one_of_them(tmp_path: Path) -> None:
+def test_a_numeric_index_is_checked_with_a_stored_number(tmp_path: Path) -> None:
     root = tmp_path / "graph"
     schema = "node Gauge { code: String @key  level: F64? @index }"
     levels = [float("nan"), None, -0.0, 0.0, 2.5, 2.5]
@@ -314,9 +314,11 @@ def test_an_index_of_numbers_is_asked_for_one_of_them(tmp_path: Path) -> None:
     assert grave(graph.doctor()) == set()
 
     shutil.rmtree(table_paths(root)["node:Gauge"] / "_indices")
-    told = [each.message for each in look(root).findings if each.code is FindingKind.INDEX_DAMAGED]
+    messages = [
+        each.message for each in look(root).findings if each.code is FindingKind.INDEX_DAMAGED
+    ]
 
-    assert told
+    assert messages
 
 
 def test_a_graph_stays_healthy_whatever_is_done_to_it(tmp_path: Path) -> None:
@@ -345,7 +347,7 @@ def test_a_graph_stays_healthy_whatever_is_done_to_it(tmp_path: Path) -> None:
 # Branches
 
 
-def test_damage_to_a_branch_is_told_of_that_branch_only(tmp_path: Path) -> None:
+def test_damage_to_a_branch_is_reported_for_that_branch_only(tmp_path: Path) -> None:
     graph = social_graph(tmp_path / "graph")
     graph.create_branch("draft")
     graph.load(ndjson(node("Person", name="Eve")), mode="append", branch="draft")
@@ -358,7 +360,7 @@ def test_damage_to_a_branch_is_told_of_that_branch_only(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_original_there", [True, False], ids=["copied", "moved"])
-def test_a_branch_that_was_moved_or_copied_looks_for_its_files_where_it_was_made(
+def test_a_moved_or_copied_branch_refers_to_its_original_location(
     tmp_path: Path, *, is_original_there: bool
 ) -> None:
     graph = social_graph(tmp_path / "graph")
@@ -376,7 +378,7 @@ def test_a_branch_that_was_moved_or_copied_looks_for_its_files_where_it_was_made
     assert f"below {tmp_path / 'graph'}, " in moved[0].message
 
 
-def test_a_link_at_its_old_place_mends_a_moved_branch(tmp_path: Path) -> None:
+def test_a_link_at_the_original_location_repairs_a_moved_branch(tmp_path: Path) -> None:
     graph = social_graph(tmp_path / "graph")
     graph.create_branch("draft")
     graph.load(ndjson(node("Person", name="Eve")), mode="append", branch="draft")
@@ -389,7 +391,7 @@ def test_a_link_at_its_old_place_mends_a_moved_branch(tmp_path: Path) -> None:
     assert contents(open_plain(tmp_path / "other"), "draft") == rows
 
 
-def test_another_name_of_the_same_place_moves_no_branch(tmp_path: Path) -> None:
+def test_another_path_to_the_same_location_moves_no_branch(tmp_path: Path) -> None:
     graph = social_graph(tmp_path / "graph")
     graph.create_branch("draft")
     graph.load(ndjson(node("Person", name="Eve")), mode="append", branch="draft")
@@ -400,7 +402,7 @@ def test_another_name_of_the_same_place_moves_no_branch(tmp_path: Path) -> None:
     assert grave(report) == set()
 
 
-def test_what_a_branch_inherits_is_told_of_once(tmp_path: Path) -> None:
+def test_inherited_damage_is_reported_once(tmp_path: Path) -> None:
     graph = social_graph(tmp_path / "graph")
     lose_node(root_of(graph))
     graph.create_branch("draft")
@@ -411,10 +413,10 @@ def test_what_a_branch_inherits_is_told_of_once(tmp_path: Path) -> None:
     assert all(each.subject.endswith("on main") for each in found)
 
 
-# Others at work
+# Concurrent operations
 
 
-def test_a_write_under_way_is_no_damage(tmp_path: Path) -> None:
+def test_a_write_under_way_is_not_reported_as_damage(tmp_path: Path) -> None:
     social_graph(tmp_path / "graph")
     failpoints = Failpoints()
     graph = open_with(tmp_path / "graph", failpoints)
@@ -432,7 +434,7 @@ def test_a_write_under_way_is_no_damage(tmp_path: Path) -> None:
     assert grave(report) == set()
 
 
-def test_a_schema_that_is_being_applied_is_no_damage(tmp_path: Path) -> None:
+def test_a_schema_apply_under_way_is_not_reported_as_damage(tmp_path: Path) -> None:
     social_graph(tmp_path / "graph")
     failpoints = Failpoints()
     graph = open_with(tmp_path / "graph", failpoints)
@@ -453,7 +455,7 @@ def test_a_schema_that_is_being_applied_is_no_damage(tmp_path: Path) -> None:
     assert grave(report) == set()
 
 
-def test_a_transaction_under_way_is_no_damage(tmp_path: Path) -> None:
+def test_a_transaction_under_way_is_not_reported_as_damage(tmp_path: Path) -> None:
     graph = social_graph(tmp_path / "graph")
 
     with graph.transaction() as transaction:
@@ -488,7 +490,7 @@ def test_a_graph_that_others_write_to_all_the_time_is_healthy(tmp_path: Path) ->
 
 
 class _EndingLocks:
-    """Locks whose holder comes to an end right before somebody looks for it."""
+    """Locks whose holder ends right before the check looks for it."""
 
     def __init__(self, ended: Path) -> None:
         self._ended = ended
@@ -514,7 +516,7 @@ class _EndingLocks:
     ],
     ids=str,
 )
-def test_what_ends_while_it_is_looked_at_was_not_left(
+def test_a_record_removed_during_the_check_is_not_reported(
     code: FindingKind, record: str, whole: Path, tmp_path: Path
 ) -> None:
     root = copy_of(whole, tmp_path)
@@ -532,7 +534,7 @@ def test_what_ends_while_it_is_looked_at_was_not_left(
     assert code not in codes(report)
 
 
-def test_a_graph_on_an_object_store_is_looked_at_without_a_trace(server: S3Server) -> None:
+def test_a_check_on_an_object_store_writes_nothing(server: S3Server) -> None:
     uri, options = f"s3://{server.create_bucket()}/graph", server.lance_options()
     graph = omnigraph.init(uri, schema=SOCIAL, storage_options=options)
     graph.load(ndjson(node("Person", name="Ann")), mode="append")
@@ -550,63 +552,63 @@ def test_a_graph_on_an_object_store_is_looked_at_without_a_trace(server: S3Serve
     assert {each.method for each in requests} <= {"GET", "HEAD"}
 
 
-# Mending
+# Repairs
 
 
 def bring_back_schema(root: Path) -> None:
-    """What is advised about a schema that was edited or exchanged."""
+    """The advice about a schema that was edited or exchanged."""
     (advised,) = [each.advice for each in look(root).findings]
-    kept = next((root / "__schemas").glob("*.pg"))
-    assert f"copy __schemas/{kept.name} over _schema.pg" in advised
-    shutil.copy(kept, root / "_schema.pg")
+    stored = next((root / "__schemas").glob("*.pg"))
+    assert f"copy __schemas/{stored.name} over _schema.pg" in advised
+    shutil.copy(stored, root / "_schema.pg")
     (root / "_schema.ir.json").unlink()
     (root / "__schema_state.json").unlink()
     open_plain(root)
 
 
 def refresh(root: Path) -> None:
-    """What is advised about whatever died half-way."""
+    """The advice about interrupted operations."""
     assert all("`graph.refresh()`" in each.advice for each in look(root).findings)
     open_plain(root).refresh()
 
 
 def adopt(root: Path) -> None:
-    """What is advised about a type that others wrote to: first to see what it was."""
+    """The advice about a type with external changes: inspect them first."""
     graph = open_plain(root)
     assert any(each.operations for each in graph.repair())
     graph.repair(confirm=True, force=True)
-    # Adopting is what a person wants; whether edges still have their ends is another question.
+    # Adopting is a decision of the operator; edges without ends are another finding.
     graph.load(ndjson(node("Person", name="Bob")), mode="merge")
 
 
 def mutate(root: Path) -> None:
-    """What is advised about rows that break a rule."""
+    """The advice about rows that violate a rule."""
     graph = open_plain(root)
     graph.mutate(query('delete Person where name = "Bob" or name = "Robert"'))
 
 
 def load_nodes(root: Path) -> None:
-    """What is advised about edges without ends."""
+    """The advice about edges without ends."""
     open_plain(root).load(ndjson(node("Person", name="Bob", age=25)), mode="append")
 
 
 def clean(root: Path) -> None:
-    """What is advised about rows that nobody refers to."""
+    """The advice about unreferenced rows."""
     open_plain(root).cleanup(keep=10)
 
 
 def delete_tag(root: Path) -> None:
-    """What is advised about a tag that leads nowhere."""
+    """The advice about a dangling tag."""
     open_plain(root).delete_tag("v1")
 
 
 def optimize(root: Path) -> None:
-    """What is advised about many files and late rows."""
+    """The advice about many files and unindexed rows."""
     open_plain(root).optimize()
 
 
-def load_anew(root: Path) -> None:
-    """What is advised about an index that cannot be read."""
+def load_again(root: Path) -> None:
+    """The advice about an unreadable index."""
     graph = open_plain(root)
     companies = "\n".join(graph.export(types=["Company"]))
     graph.load(io.StringIO(companies), mode="overwrite")
@@ -614,33 +616,33 @@ def load_anew(root: Path) -> None:
 
 
 def build_indexes(root: Path) -> None:
-    """What is advised about missing indexes."""
+    """The advice about missing indexes."""
     open_plain(root).ensure_indices()
 
 
 def write_once(root: Path) -> None:
-    """What is advised about records in nobody's way."""
+    """The advice about records that block no writer."""
     open_plain(root).mutate(ANN)
 
 
 def move_record(root: Path) -> None:
-    """What is advised about a record that nobody can read."""
+    """The advice about an unreadable record."""
     for file in (root / "__recovery").glob("*.json"):
         file.unlink()
 
 
 def delete_claims(root: Path) -> None:
-    """What is advised about claims and leases that nobody can read."""
+    """The advice about unreadable claims and leases."""
     for file in [*root.glob("__readers/*.json"), *root.glob("__leases/*.json")]:
         file.unlink()
 
 
 def move_folder(root: Path) -> None:
-    """What is advised about a folder that no type was ever in."""
+    """The advice about a folder that never belonged to a type."""
     shutil.move(root / "nodes" / "ffffffffffffffff", root.with_name("moved"))
 
 
-MENDED_BY: Mapping[FindingKind, Callable[[Path], None]] = {
+FIXES: Mapping[FindingKind, Callable[[Path], None]] = {
     FindingKind.SCHEMA_DAMAGED: bring_back_schema,
     FindingKind.SCHEMA_NOT_ACCEPTED: bring_back_schema,
     FindingKind.SCHEMA_INCOMPLETE: refresh,
@@ -657,32 +659,34 @@ MENDED_BY: Mapping[FindingKind, Callable[[Path], None]] = {
     FindingKind.CLAIM_DAMAGED: delete_claims,
     FindingKind.BRANCH_REMAINS: clean,
     FindingKind.TYPE_REMAINS: move_folder,
-    FindingKind.INDEX_DAMAGED: load_anew,
+    FindingKind.INDEX_DAMAGED: load_again,
     FindingKind.INDEX_MISSING: build_indexes,
     FindingKind.INDEX_BEHIND: optimize,
     FindingKind.MANY_FILES: optimize,
 }
 
 
-@pytest.mark.parametrize("code", MENDED_BY, ids=str)
-def test_what_is_advised_mends_it(code: FindingKind, whole: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("code", FIXES, ids=str)
+def test_the_advised_action_repairs_the_damage(
+    code: FindingKind, whole: Path, tmp_path: Path
+) -> None:
     root = copy_of(whole, tmp_path)
     DAMAGES[code](root)
     assert code in codes(look(root))
 
-    MENDED_BY[code](root)
+    FIXES[code](root)
 
     report = look(root)
     assert code not in codes(report)
     assert grave(report) == set()
 
 
-def test_what_is_not_mended_by_a_call_is_restored_from_a_copy(whole: Path, tmp_path: Path) -> None:
-    mended_by_hand = (
-        set(DAMAGES) - set(MENDED_BY) - {FindingKind.LEASE_LEFT, FindingKind.CLAIM_LEFT}
-    )
+def test_damage_without_a_repairing_call_is_restored_from_a_copy(
+    whole: Path, tmp_path: Path
+) -> None:
+    fixed_by_hand = set(DAMAGES) - set(FIXES) - {FindingKind.LEASE_LEFT, FindingKind.CLAIM_LEFT}
 
-    for code in sorted(mended_by_hand):
+    for code in sorted(fixed_by_hand):
         root = tmp_path / code
         shutil.copytree(whole, root)
         DAMAGES[code](root)
@@ -690,14 +694,14 @@ def test_what_is_not_mended_by_a_call_is_restored_from_a_copy(whole: Path, tmp_p
         assert "restore" in finding.advice, code
 
 
-# Telling
+# Reports
 
 
-def test_a_healthy_graph_is_told_in_one_line(whole: Path) -> None:
+def test_a_healthy_graph_is_reported_in_one_line(whole: Path) -> None:
     assert str(look(whole)) == f"{whole} is healthy."
 
 
-def test_errors_come_first_and_each_finding_has_its_advice_below(
+def test_errors_are_listed_first_and_each_finding_has_its_advice(
     whole: Path, tmp_path: Path
 ) -> None:
     root = copy_of(whole, tmp_path)

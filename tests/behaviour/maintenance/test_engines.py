@@ -1,4 +1,4 @@
-"""Where upkeep is done: in this process unless it is large, or somebody says otherwise."""
+"""Where maintenance runs: in this process unless it is large or the caller names an engine."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,9 +21,9 @@ node Memo { head: String @key  body: String?  v: Vector(3)? @embed("body") }
 """
 LIMITS = ("MAINTENANCE_ROWS_MAX", "EMBEDDED_ROWS_MAX", "REWRITTEN_BYTES_MAX")
 
-Upkeep = Callable[[Graph, str], object]
+Maintenance = Callable[[Graph, str], object]
 
-UPKEEP: dict[str, Upkeep] = {
+MAINTENANCE: dict[str, Maintenance] = {
     "build indexes": lambda graph, engine: graph.ensure_indices(engine=engine),
     "optimize": lambda graph, engine: graph.optimize(engine=engine),
     "embed": lambda graph, engine: graph.embed("Memo", engine=engine),
@@ -34,7 +34,7 @@ UPKEEP: dict[str, Upkeep] = {
 
 
 def memo_graph(root: Path) -> Graph:
-    """Two memos in a file each, in a graph that was opened without anything that uses Spark."""
+    """Two memos in a file each, in a graph that was opened without Spark."""
     graph = build_graph(root, SCHEMA, node("Memo", head="m1", body="one", more="x"))
     graph.load(ndjson(node("Memo", head="m2", body="two", more="y")), mode="append")
     return open_graph(_without_spark(root), actor=None, is_read_only=False)
@@ -46,20 +46,20 @@ def _without_spark(root: Path) -> Settings:
 
 
 @pytest.mark.parametrize("engine", ["auto", "local"])
-@pytest.mark.parametrize("name", UPKEEP)
-def test_small_upkeep_is_done_in_this_process_as_one_commit(
+@pytest.mark.parametrize("name", MAINTENANCE)
+def test_small_maintenance_runs_in_process_as_one_commit(
     tmp_path: Path, name: str, engine: str
 ) -> None:
     graph = memo_graph(tmp_path)
     commits = len(graph.commits())
 
-    UPKEEP[name](graph, engine)
+    MAINTENANCE[name](graph, engine)
 
     assert len(graph.commits()) == commits + 1
 
 
-@pytest.mark.parametrize("name", UPKEEP)
-def test_large_upkeep_is_for_spark(
+@pytest.mark.parametrize("name", MAINTENANCE)
+def test_large_maintenance_requires_spark(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     graph = memo_graph(tmp_path)
@@ -67,20 +67,20 @@ def test_large_upkeep_is_for_spark(
         monkeypatch.setattr(f"omnigraph.engine.graph_maintenance.{limit}", 1)
 
     with unchanged(graph), pytest.raises(UnavailableError, match=f"{name} on Spark"):
-        UPKEEP[name](graph, "auto")
+        MAINTENANCE[name](graph, "auto")
 
 
-@pytest.mark.parametrize("name", UPKEEP)
-def test_upkeep_on_spark_says_what_it_lacks(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", MAINTENANCE)
+def test_maintenance_on_spark_says_what_is_missing(tmp_path: Path, name: str) -> None:
     graph = memo_graph(tmp_path)
 
     with unchanged(graph), pytest.raises(UnavailableError, match=f"{name} on Spark"):
-        UPKEEP[name](graph, "spark")
+        MAINTENANCE[name](graph, "spark")
 
 
-@pytest.mark.parametrize("name", UPKEEP)
+@pytest.mark.parametrize("name", MAINTENANCE)
 def test_an_engine_that_does_not_exist_is_refused(tmp_path: Path, name: str) -> None:
     graph = memo_graph(tmp_path)
 
     with unchanged(graph), pytest.raises(InvalidValueError, match="neither local nor spark"):
-        UPKEEP[name](graph, "cluster")
+        MAINTENANCE[name](graph, "cluster")

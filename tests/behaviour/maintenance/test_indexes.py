@@ -1,4 +1,4 @@
-"""Indexes: which ones a type gets, when, and that no answer depends on them."""
+"""Indexes: which ones a type gets, when, and that no result depends on them."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -79,13 +79,13 @@ def kinds(reports: Sequence[IndexReport]) -> Mapping[str, Mapping[str, str]]:
 
 
 def find_report(reports: Sequence[IndexReport], type_name: str, column: str) -> IndexReport:
-    """What a report says of one column."""
+    """The report about one column."""
     (found,) = [each for each in reports if (each.type, each.column) == (type_name, column)]
     return found
 
 
 def indexed_columns(graph: Graph) -> set[str]:
-    """The columns of any type that have an index, asked of the storage."""
+    """The columns of any type that have an index, according to the storage."""
     return {
         column
         for table in graph.tables().values()
@@ -97,7 +97,7 @@ def indexed_columns(graph: Graph) -> set[str]:
 # Which indexes
 
 
-def test_each_property_gets_the_index_that_its_type_asks_for(tmp_path: Path) -> None:
+def test_each_property_gets_the_index_of_its_type(tmp_path: Path) -> None:
     graph = build_graph(
         tmp_path,
         EVERY_KIND,
@@ -178,7 +178,7 @@ def test_only_what_is_missing_is_built(tmp_path: Path) -> None:
     assert moved == {"node:Loose"}
 
 
-def test_a_type_without_rows_is_left_alone_until_it_has_some(tmp_path: Path) -> None:
+def test_a_type_without_rows_is_not_indexed_until_it_has_some(tmp_path: Path) -> None:
     graph = build_graph(tmp_path, EVERY_KIND)
     head = graph.head()
 
@@ -192,7 +192,7 @@ def test_a_type_without_rows_is_left_alone_until_it_has_some(tmp_path: Path) -> 
     assert {each.type for each in filled if each.is_built} == {"Thing"}
 
 
-def test_rows_that_are_all_gone_leave_a_type_without_rows(tmp_path: Path) -> None:
+def test_a_type_whose_rows_were_all_deleted_has_no_rows_to_index(tmp_path: Path) -> None:
     graph = build_graph(tmp_path, EVERY_KIND, thing("a"))
     graph.ensure_indices()
     graph.mutate(query('delete Thing where code = "a"'))
@@ -224,7 +224,7 @@ def test_j10_a_vector_property_without_vectors_is_pending_and_is_built_later(
     assert built.pending_reason is None
 
 
-def test_what_is_pending_makes_no_commit_again_and_again(tmp_path: Path) -> None:
+def test_a_pending_index_makes_no_repeated_commits(tmp_path: Path) -> None:
     graph = build_graph(tmp_path, EVERY_KIND, thing("a"))
     graph.ensure_indices()
     head = graph.head()
@@ -237,7 +237,7 @@ def test_what_is_pending_makes_no_commit_again_and_again(tmp_path: Path) -> None
 # Rows that came later
 
 
-def test_rows_that_came_later_are_reported_as_not_covered(tmp_path: Path) -> None:
+def test_rows_added_later_are_reported_as_not_covered(tmp_path: Path) -> None:
     graph = build_graph(tmp_path, EVERY_KIND, thing("a"), thing("b"))
     graph.ensure_indices()
     head = graph.head()
@@ -250,7 +250,7 @@ def test_rows_that_came_later_are_reported_as_not_covered(tmp_path: Path) -> Non
     assert graph.commits()[-1].parent_id == head, "an index that exists is not built again"
 
 
-def test_an_overwritten_type_gets_its_indexes_anew(tmp_path: Path) -> None:
+def test_an_overwritten_type_gets_its_indexes_again(tmp_path: Path) -> None:
     graph = build_graph(tmp_path, EVERY_KIND, thing("a"), thing("b"))
     graph.ensure_indices()
     graph.load(ndjson(thing("c")), mode="overwrite")
@@ -299,7 +299,7 @@ def test_a_branch_inherits_the_indexes_of_its_base(tmp_path: Path) -> None:
     assert (company.rows, company.rows_covered) == (2, 2)
 
 
-# Who may
+# Permissions
 
 
 def test_indexes_are_not_built_through_a_graph_that_only_reads(tmp_path: Path) -> None:
@@ -317,10 +317,10 @@ def test_indexes_of_a_branch_that_is_not_there_are_not_built(tmp_path: Path) -> 
         graph.ensure_indices(branch="draft")
 
 
-# Building that stops half-way
+# Interrupted builds
 
 
-def test_g35_who_has_nothing_to_build_leaves_nothing_to_recover(tmp_path: Path) -> None:
+def test_g35_building_no_index_leaves_nothing_to_recover(tmp_path: Path) -> None:
     social_graph(tmp_path).ensure_indices()
     failpoints = Failpoints()
     graph = open_with(tmp_path, failpoints)
@@ -375,7 +375,7 @@ def test_building_indexes_recovers_a_write_that_died_and_indexes_its_rows(tmp_pa
     assert sidecars(tmp_path) == []
 
 
-def test_g37_indexes_that_were_staged_and_never_applied_hold_nobody_up(tmp_path: Path) -> None:
+def test_g37_indexes_staged_and_never_applied_block_no_writer(tmp_path: Path) -> None:
     social_graph(tmp_path).close()
     failpoints = Failpoints()
     graph = open_with(tmp_path, failpoints)
@@ -396,9 +396,9 @@ def test_g37_indexes_that_were_staged_and_never_applied_hold_nobody_up(tmp_path:
     assert all(each.pending_reason is None for each in open_plain(tmp_path).ensure_indices())
 
 
-# No answer depends on an index
+# No result depends on an index
 
-# More rows than a type may have that is read whole whenever it is read.
+# More rows than a type that is always read whole may have.
 MANY = 4_500
 LATER = 60
 WORDS = ("amber", "birch", "cedar", "dunes", "ember", "fjord", "grove")
@@ -433,7 +433,7 @@ READS = {
     "all edges": "match { $t: Thing $t $w:likes $u } return { $u.kind, count($w) as n }",
     "all edges either way": "match { $t: Thing $t $w:<likes> $u } "
     "return { $t.kind, count(*) as n }",
-    "nobody beyond": "match { $t: Thing $t.count = 5 not { $t likes $_ } } return { $t.code }",
+    "missing": "match { $t: Thing $t.count = 5 not { $t likes $_ } } return { $t.code }",
 }
 
 
@@ -471,8 +471,8 @@ def load_things(graph: Graph, numbers: range) -> None:
     )
 
 
-def answers(path: Path, mode: TraversalMode) -> Mapping[str, Sequence[dict[str, object]]]:
-    """What every read returns to one who opens the graph now, and so has nothing in memory."""
+def read_all(path: Path, mode: TraversalMode) -> Mapping[str, Sequence[dict[str, object]]]:
+    """The result of every read through a newly opened graph, which has empty caches."""
     settings = make_settings(path, storage_options=None, durability="relaxed")
     found = {}
     for name, body in READS.items():
@@ -481,21 +481,21 @@ def answers(path: Path, mode: TraversalMode) -> Mapping[str, Sequence[dict[str, 
     return found
 
 
-def test_answers_are_the_same_without_with_and_beside_indexes(tmp_path: Path) -> None:
+def test_results_are_the_same_without_with_and_beside_indexes(tmp_path: Path) -> None:
     bare = build_graph(tmp_path / "bare", EVERY_KIND)
     indexed = build_graph(tmp_path / "indexed", EVERY_KIND)
     ways = list(itertools.product(("bare", "indexed"), (TraversalMode.CSR, TraversalMode.INDEXED)))
     for graph in (bare, indexed):
         load_things(graph, range(MANY))
     indexed.ensure_indices()
-    whole = [answers(tmp_path / name, mode) for name, mode in ways]
+    whole = [read_all(tmp_path / name, mode) for name, mode in ways]
     for graph in (bare, indexed):
         load_things(graph, range(MANY, MANY + LATER))
         graph.mutate(query('update Thing set { count: 5, kind: "green" } where code = "t012"'))
         graph.mutate(query('delete Thing where code = "t071"'))
     covered = find_report(indexed.ensure_indices(), "Thing", "count")
 
-    partial = [answers(tmp_path / name, mode) for name, mode in ways]
+    partial = [read_all(tmp_path / name, mode) for name, mode in ways]
 
     assert 0 < covered.rows_covered < covered.rows
     assert indexed_columns(bare) == set()

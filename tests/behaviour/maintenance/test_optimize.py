@@ -1,4 +1,4 @@
-"""Optimizing: fewer files, indexes that know every row, the same answers, one commit."""
+"""Optimizing: fewer files, indexes that cover every row, the same results, one commit."""
 
 from pathlib import Path
 from threading import Thread
@@ -30,7 +30,7 @@ edge Knows: Person -> Person
 
 
 def worn_graph(root: Path, *, commits: int = 12) -> Graph:
-    """People who came one by one, some of whom changed or left."""
+    """People added one by one, some updated or deleted since."""
     graph = build_graph(root, SCHEMA)
     for number in range(commits):
         rows = [node("Person", name=f"p{number}", age=number, photo="base64:aGk=")]
@@ -42,7 +42,7 @@ def worn_graph(root: Path, *, commits: int = 12) -> Graph:
 
 
 def fragments(graph: Graph, table_key: str) -> int:
-    """In how many files a type lies."""
+    """The number of data files of a type."""
     table = graph.tables()[table_key]
     return len(lance.dataset(table.path, version=table.version).get_fragments())
 
@@ -62,7 +62,7 @@ def test_many_small_files_become_one_by_one_commit(tmp_path: Path) -> None:
     assert pins(graph) == head_versions(tmp_path / "graph")
 
 
-def test_what_is_laid_out_well_is_left_alone(tmp_path: Path) -> None:
+def test_a_well_compacted_table_is_not_rewritten(tmp_path: Path) -> None:
     graph = worn_graph(tmp_path / "graph")
     graph.optimize()
 
@@ -72,7 +72,7 @@ def test_what_is_laid_out_well_is_left_alone(tmp_path: Path) -> None:
     assert not any(each.committed or each.fragments_removed for each in again)
 
 
-def test_an_empty_graph_is_reported_on_and_left_alone(tmp_path: Path) -> None:
+def test_an_empty_graph_is_reported_and_not_changed(tmp_path: Path) -> None:
     graph = build_graph(tmp_path / "graph", SCHEMA)
 
     reports = graph.optimize()
@@ -117,9 +117,7 @@ def test_an_index_of_vectors_waits_for_the_first_vector(tmp_path: Path) -> None:
     ['insert Person { name: "eve", age: 1 }', 'delete Person where name = "p3"'],
     ids=["insert", "delete"],
 )
-def test_a_write_that_comes_between_survives_and_so_does_the_layout(
-    tmp_path: Path, change: str
-) -> None:
+def test_a_concurrent_write_and_the_compaction_both_survive(tmp_path: Path, change: str) -> None:
     worn_graph(tmp_path / "graph")
     failpoints = Failpoints()
     graph, other = open_with(tmp_path / "graph", failpoints), open_plain(tmp_path / "graph")
@@ -170,8 +168,10 @@ def test_differences_and_feeds_over_an_optimization_are_those_of_rows(tmp_path: 
     graph.mutate(query('insert Person { name: "eve" }'))
 
     assert [(each.op, each.id) for each in graph.diff(before, "main")] == [("insert", "eve")]
-    told = [change.id for commit in graph.changes(f"after:{before}") for change in commit.changes]
-    assert told == ["eve"]
+    changed = [
+        change.id for commit in graph.changes(f"after:{before}") for change in commit.changes
+    ]
+    assert changed == ["eve"]
 
 
 def test_a_graph_opened_for_reading_is_not_optimized(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The reconciler: upkeep by itself, only when it is started, harmless to everybody else."""
+"""The reconciler: background maintenance, only after it is started, harmless to other callers."""
 
 import logging
 import multiprocessing
@@ -26,20 +26,20 @@ LONG_S = 60.0
 
 
 class TickingClock(SystemClock):
-    """A clock whose pauses end when a test lets them, one at a time, or when they are cut short."""
+    """A clock whose pauses a test ends one at a time, or which are cut short."""
 
     def __init__(self) -> None:
         self._ticks = Semaphore(0)
         self._pauses = Semaphore(0)
 
     def tick(self) -> None:
-        """End one pause, and return when whoever paused has come back to pause again."""
+        """End one pause, and return when the reconciler has paused again."""
         self._ticks.release()
-        assert self._pauses.acquire(timeout=LONG_S), "nobody paused again"
+        assert self._pauses.acquire(timeout=LONG_S), "no further pause"
 
     def begin(self) -> None:
-        """Return when somebody pauses for the first time."""
-        assert self._pauses.acquire(timeout=LONG_S), "nobody pauses"
+        """Return at the first pause."""
+        assert self._pauses.acquire(timeout=LONG_S), "no pause"
 
     def wait(self, event: Event, *, timeout_s: float) -> bool:
         """Wait for a tick or the event, whatever time that takes."""
@@ -52,7 +52,7 @@ class TickingClock(SystemClock):
 
 
 def open_with_clock(root: Path, clock: SystemClock) -> Graph:
-    """The graph of a directory, whose time is a test's."""
+    """The graph of a directory with a clock of the test."""
     settings = make_settings(str(root), storage_options=None, durability="relaxed")
     locking = Locking(THIS_PROCESS, clock, settings.locking.lease_s)
     return open_graph(replace(settings, locking=locking), actor=None, is_read_only=False)
@@ -65,7 +65,7 @@ def load_one_by_one(graph: Graph, count: int, *, prefix: str = "n") -> None:
 
 
 def grave(graph: Graph) -> set[FindingKind]:
-    """What the doctor finds, without notes."""
+    """The findings of the doctor, without notes."""
     found = graph.doctor().findings
     return {each.code for each in found if each.severity is not Severity.NOTE}
 
@@ -84,7 +84,7 @@ def test_a_round_finishes_what_a_dead_writer_left(tmp_path: Path) -> None:
     assert grave(graph) == set()
 
 
-def test_a_round_lays_out_every_branch_that_is_worn(tmp_path: Path) -> None:
+def test_a_round_compacts_every_fragmented_branch(tmp_path: Path) -> None:
     graph = social_graph(tmp_path / "graph")
     graph.create_branch("draft")
     for number in range(3):
@@ -101,7 +101,7 @@ def test_a_round_lays_out_every_branch_that_is_worn(tmp_path: Path) -> None:
     assert graph.doctor().findings == ()
 
 
-def test_a_graph_that_is_well_gets_no_commit(tmp_path: Path) -> None:
+def test_a_well_maintained_graph_gets_no_commit(tmp_path: Path) -> None:
     graph = social_graph(tmp_path / "graph")
     reconciler = graph.reconciler()
     reconciler.run_once()
@@ -128,19 +128,19 @@ def test_a_single_new_file_is_not_worth_a_commit_and_many_are(tmp_path: Path) ->
     assert [each.type for each in after_many.optimized["main"]] == ["Person"]
 
 
-def test_versions_are_deleted_only_if_it_was_said_what_to_keep(tmp_path: Path) -> None:
+def test_versions_are_deleted_only_with_a_retention_setting(tmp_path: Path) -> None:
     graph = social_graph(tmp_path / "graph")
     load_one_by_one(graph, 5)
 
-    kept = graph.reconciler().run_once()
+    report = graph.reconciler().run_once()
     trimmed = graph.reconciler(keep=1, older_than=0).run_once()
 
-    assert kept.trimmed == ()
+    assert report.trimmed == ()
     assert all(each.error is None for each in trimmed.trimmed)
     assert grave(graph) == set()
 
 
-def test_what_fails_is_kept_and_logged_and_the_other_chores_are_done(
+def test_a_failed_task_is_recorded_and_logged_and_the_others_run(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     graph = social_graph(tmp_path / "graph")
@@ -168,24 +168,24 @@ def test_an_interval_is_a_time_above_zero(tmp_path: Path, interval_s: float) -> 
         graph.reconciler(interval_s=interval_s)
 
 
-def test_what_to_keep_is_checked_before_the_first_round(tmp_path: Path) -> None:
+def test_retention_settings_are_checked_before_the_first_round(tmp_path: Path) -> None:
     graph = social_graph(tmp_path / "graph")
 
     with pytest.raises(InvalidValueError, match="keep"):
         graph.reconciler(keep=0)
 
 
-def test_a_graph_opened_for_reading_has_no_upkeep(tmp_path: Path) -> None:
+def test_a_graph_opened_for_reading_has_no_reconciler(tmp_path: Path) -> None:
     social_graph(tmp_path / "graph")
 
     with pytest.raises(ForbiddenError):
         open_plain(tmp_path / "graph", is_read_only=True).reconciler()
 
 
-# By itself
+# In the background
 
 
-def test_nothing_happens_by_itself_unless_it_is_started(tmp_path: Path) -> None:
+def test_no_round_runs_before_the_reconciler_is_started(tmp_path: Path) -> None:
     clock = TickingClock()
     social_graph(tmp_path / "graph")
     graph = open_with_clock(tmp_path / "graph", clock)
@@ -227,10 +227,10 @@ def test_a_round_that_fails_does_not_end_the_others(tmp_path: Path) -> None:
         for file in (tmp_path / "graph" / "__recovery").glob("*.json"):
             file.unlink()
         clock.tick()
-        healed = reconciler.last_error
+        error = reconciler.last_error
 
     assert isinstance(failed, GraphError)
-    assert healed is None
+    assert error is None
 
 
 def test_stopping_does_not_wait_for_the_interval(tmp_path: Path) -> None:
@@ -274,7 +274,7 @@ def test_it_can_be_started_again_after_it_was_stopped(tmp_path: Path) -> None:
     assert len(graph.commits()) == 3
 
 
-def test_a_program_that_forgets_to_stop_it_ends_all_the_same(tmp_path: Path) -> None:
+def test_a_running_reconciler_does_not_keep_its_program_alive(tmp_path: Path) -> None:
     social_graph(tmp_path / "graph")
     program = (
         "import omnigraph, sys\n"
@@ -295,17 +295,17 @@ def test_a_program_that_forgets_to_stop_it_ends_all_the_same(tmp_path: Path) -> 
     assert grave(open_plain(tmp_path / "graph")) == set()
 
 
-# Beside others
+# Beside other processes
 
 
 def keep_up(root: str, rounds: int) -> None:
-    """A process that does nothing but upkeep."""
+    """A process that only runs maintenance."""
     reconciler = open_plain(Path(root)).reconciler(keep=1, older_than=3600)
     for _ in range(rounds):
         reconciler.run_once()
 
 
-def test_two_processes_that_keep_up_one_graph_harm_nobody(tmp_path: Path) -> None:
+def test_two_processes_that_maintain_one_graph_do_not_interfere(tmp_path: Path) -> None:
     root = tmp_path / "graph"
     graph = social_graph(root)
     spawning = multiprocessing.get_context("spawn")

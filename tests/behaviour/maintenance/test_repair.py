@@ -1,4 +1,4 @@
-"""Repair: what something else did to a type is shown, and adopted only if that is wanted."""
+"""Repair: external changes to a type are shown, and adopted only on request."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -43,7 +43,7 @@ def worn_graph(root: Path) -> Graph:
 
 
 def compact(graph: Graph) -> None:
-    """What a tool of Lance's does, past the graph."""
+    """A change made with Lance, outside the graph."""
     table(graph).optimize.compact_files()
 
 
@@ -52,7 +52,7 @@ def delete(graph: Graph) -> None:
 
 
 def lose_record(graph: Graph) -> None:
-    """A compaction of which Lance's own record is gone."""
+    """A compaction whose Lance transaction file is missing."""
     before = set(records(graph))
     compact(graph)
     for file in set(records(graph)) - before:
@@ -72,7 +72,7 @@ def of_people(reports: list[RepairReport]) -> RepairReport:
     return report
 
 
-def test_a_graph_that_nobody_touched_needs_nothing(tmp_path: Path) -> None:
+def test_an_unmodified_graph_needs_no_repair(tmp_path: Path) -> None:
     graph = worn_graph(tmp_path / "graph")
 
     with unchanged(graph):
@@ -153,7 +153,7 @@ def test_j05_anything_else_is_refused_unless_it_is_forced(tmp_path: Path, drift:
     assert row_counts(graph)["node:Person"] == len(contents(graph)["Person"])
 
 
-def test_what_is_forced_is_what_is_read_afterwards(tmp_path: Path) -> None:
+def test_a_forced_version_is_the_one_read_afterwards(tmp_path: Path) -> None:
     graph = worn_graph(tmp_path / "graph")
     delete(graph)
 
@@ -222,7 +222,7 @@ def test_j02_a_write_that_stopped_half_way_is_recovered_first(
     assert "eve" not in contents(graph)["Person"]
 
 
-def test_a_type_that_lost_versions_is_told_and_left_alone(tmp_path: Path) -> None:
+def test_a_type_that_lost_versions_is_reported_and_unchanged(tmp_path: Path) -> None:
     graph = worn_graph(tmp_path / "graph")
     newest = table(graph).version
     for file in Path(graph.tables()["node:Person"].path, "_versions").glob("*"):

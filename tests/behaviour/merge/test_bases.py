@@ -1,4 +1,4 @@
-"""Merges of branches that took from a third one, which is gone: what they had of it is no news."""
+"""Merges of branches that merged a third one, since deleted: its changes are not new to them."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from tests.support.teams import Step, ages, does, kinds, merges, team
 
 
 def met_and_parted(path: Path, *steps: Step) -> Graph:
-    """Two branches that both took from a third one, which is deleted then."""
+    """Two branches that both merged a third one, which is then deleted."""
     graph = team(path)
     graph.create_branch("staging")
     for step in steps:
@@ -21,7 +21,7 @@ def met_and_parted(path: Path, *steps: Step) -> Graph:
     return graph
 
 
-def test_a_row_that_two_branches_took_from_one_that_is_gone_stays_away_once_removed(
+def test_a_deleted_row_merged_from_a_deleted_branch_stays_deleted(
     tmp_path: Path,
 ) -> None:
     graph = met_and_parted(tmp_path, does('insert Person { name: "Eve" }'))
@@ -32,7 +32,7 @@ def test_a_row_that_two_branches_took_from_one_that_is_gone_stays_away_once_remo
     assert ages(graph).keys() == {"Alice", "Bob", "Carol", "Dan", "Sam", "Mia"}
 
 
-def test_a_row_that_two_branches_lost_by_one_that_is_gone_may_come_again(tmp_path: Path) -> None:
+def test_a_row_deleted_through_a_deleted_branch_may_be_inserted_again(tmp_path: Path) -> None:
     graph = met_and_parted(tmp_path, does('delete Person where name = "Dan"'))
     does('insert Person { name: "Dan", age: 50 }')(graph, "main")
 
@@ -41,7 +41,7 @@ def test_a_row_that_two_branches_lost_by_one_that_is_gone_may_come_again(tmp_pat
     assert ages(graph)["Dan"] == 50
 
 
-def test_a_change_that_two_branches_took_from_one_that_is_gone_is_no_conflict(
+def test_a_change_merged_from_a_deleted_branch_is_not_a_conflict(
     tmp_path: Path,
 ) -> None:
     graph = met_and_parted(tmp_path, does('update Person set { age: 31 } where name = "Alice"'))
@@ -52,7 +52,7 @@ def test_a_change_that_two_branches_took_from_one_that_is_gone_is_no_conflict(
     assert ages(graph)["Alice"] == 40
 
 
-def test_changes_after_the_branch_in_common_is_gone_are_still_conflicts(tmp_path: Path) -> None:
+def test_changes_after_the_deletion_of_a_common_branch_still_conflict(tmp_path: Path) -> None:
     graph = met_and_parted(tmp_path, does('update Person set { age: 31 } where name = "Alice"'))
     for branch, age in (("main", 40), ("staging", 41)):
         does(f'update Person set {{ age: {age} }} where name = "Alice"')(graph, branch)
@@ -64,7 +64,7 @@ def test_changes_after_the_branch_in_common_is_gone_are_still_conflicts(tmp_path
     assert found[0].base["age"] == 31
 
 
-def test_an_edge_that_two_branches_took_from_one_that_is_gone_stays_away_once_removed(
+def test_a_deleted_edge_merged_from_a_deleted_branch_stays_deleted(
     tmp_path: Path,
 ) -> None:
     graph = met_and_parted(tmp_path, merges(edge("Knows", "Alice", "Dan")))
@@ -75,7 +75,7 @@ def test_an_edge_that_two_branches_took_from_one_that_is_gone_stays_away_once_re
     assert ends(graph, "Knows") == [("Bob", "Carol")]
 
 
-def test_a_row_that_one_branch_took_later_than_the_other_stays_away_once_removed(
+def test_a_deleted_row_merged_later_by_one_branch_stays_deleted(
     tmp_path: Path,
 ) -> None:
     graph = team(tmp_path)
@@ -89,13 +89,13 @@ def test_a_row_that_one_branch_took_later_than_the_other_stays_away_once_removed
 
     found = graph.merge("staging", dry_run=True).conflicts
 
-    # One side removed what the other had changed further: for a person to decide, not news.
+    # One side deleted a row that the other changed further: a conflict, not a new row.
     assert kinds(found) == [("Person", "Eve", "delete_vs_update")]
     assert found[0].base is not None
     assert found[0].base["age"] == 1
 
 
-def test_what_was_taken_by_property_from_a_branch_that_is_gone_is_no_conflict(
+def test_a_property_merged_from_a_deleted_branch_is_not_a_conflict(
     tmp_path: Path,
 ) -> None:
     graph = team(tmp_path)
@@ -113,7 +113,7 @@ def test_what_was_taken_by_property_from_a_branch_that_is_gone_is_no_conflict(
     assert contents(graph)["Person"]["Alice"] == {"name": "Alice", "age": 40, "note": "n"}
 
 
-def test_what_two_branches_took_by_way_of_others_that_are_gone_stays_away_once_removed(
+def test_a_deleted_row_merged_through_deleted_branches_stays_deleted(
     tmp_path: Path,
 ) -> None:
     graph = team(tmp_path)
@@ -135,7 +135,7 @@ def test_what_two_branches_took_by_way_of_others_that_are_gone_stays_away_once_r
     assert ages(graph).keys() == {"Alice", "Bob", "Carol", "Dan", "Sam", "Mia", "Ray"}
 
 
-def test_a_row_that_a_caller_decided_about_is_no_proof_of_what_the_branch_had(
+def test_a_resolved_row_is_not_evidence_of_the_branchs_earlier_rows(
     tmp_path: Path,
 ) -> None:
     graph = team(tmp_path)

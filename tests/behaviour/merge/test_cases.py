@@ -1,4 +1,4 @@
-"""Merges cell by cell, value by value and rule by rule, and what undoing makes of them."""
+"""Merges cell by cell, value by value and rule by rule, and how reverts interact with them."""
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,12 +32,12 @@ from tests.support.teams import ages, does, kinds, merges, team
 # The table of cases, all at once
 
 CELLS: Mapping[str, tuple[int | None, int | None, int | None, int | str | None]] = {
-    "nobody has it": (None, None, None, None),
+    "neither side has it": (None, None, None, None),
     "the target added it": (None, None, 1, 1),
     "the source added it": (None, 1, None, 1),
     "both added it alike": (None, 1, 1, 1),
     "both added it": (None, 1, 2, "divergent_insert"),
-    "nobody changed it": (1, 1, 1, 1),
+    "neither side changed it": (1, 1, 1, 1),
     "the target changed it": (1, 1, 2, 2),
     "the target removed it": (1, 1, None, None),
     "the source changed it": (1, 2, 1, 2),
@@ -52,7 +52,7 @@ CELLS: Mapping[str, tuple[int | None, int | None, int | None, int | str | None]]
 
 
 def cell_graph(path: Path, type_name: str) -> Graph:
-    """A graph with an entity for each cell, and a branch; both have made of it what cells say."""
+    """A graph with an entity for each cell, and a branch; both sides have the changes of cells."""
     graph = build_graph(
         path,
         "node N { name: String @key  at: I32? } node H { name: String @key } "
@@ -125,7 +125,9 @@ def test_an_edge_that_both_sides_add_and_only_one_may_is_a_conflict(tmp_path: Pa
     assert rows(graph, "Leads").keys() == {"e2"}
 
 
-def test_a_unique_value_that_one_side_gave_to_another_row_is_no_conflict(tmp_path: Path) -> None:
+def test_a_unique_value_that_one_side_moved_to_another_row_is_not_a_conflict(
+    tmp_path: Path,
+) -> None:
     graph = build_graph(
         tmp_path,
         "node U { name: String @key  email: String? @unique }",
@@ -143,7 +145,7 @@ def test_a_unique_value_that_one_side_gave_to_another_row_is_no_conflict(tmp_pat
 
 
 def team_with_leads(path: Path) -> Graph:
-    """One who leads two others and must lead somebody, and a branch."""
+    """A person who leads two others and must lead at least one, and a branch."""
     graph = build_graph(
         path,
         "node U { name: String @key } edge Leads: U -> U @card(1..)",
@@ -163,7 +165,7 @@ def team_with_leads(path: Path) -> Graph:
         ('delete U where name = "c"', 'delete Leads where to = "b"'),
     ],
 )
-def test_edges_that_both_sides_took_until_too_few_are_left_are_a_conflict(
+def test_edges_deleted_by_both_sides_below_a_minimum_are_a_conflict(
     tmp_path: Path, on_source: str, on_target: str
 ) -> None:
     graph = team_with_leads(tmp_path)
@@ -176,7 +178,7 @@ def test_edges_that_both_sides_took_until_too_few_are_left_are_a_conflict(
     assert kinds(refused.value.conflicts) == [("Leads", "a", "cardinality_violation")]
 
 
-def test_a_node_that_goes_with_all_its_edges_leaves_no_minimum_behind(tmp_path: Path) -> None:
+def test_deleting_a_node_with_all_its_edges_violates_no_minimum(tmp_path: Path) -> None:
     graph = team_with_leads(tmp_path)
     does('delete U where name = "a"')(graph, "feature")
     does('delete Leads where to = "c"')(graph, "main")
@@ -203,8 +205,8 @@ def test_an_edge_that_moved_and_whose_old_end_the_other_side_removed_is_a_confli
     found = graph.merge("feature", dry_run=True).conflicts
 
     assert kinds(found) == [("Knows", id, "delete_vs_update")]
-    kept = "source" if moves == "feature" else "target"
-    graph.merge("feature", resolve={("Knows", id): kept})
+    choice = "source" if moves == "feature" else "target"
+    graph.merge("feature", resolve={("Knows", id): choice})
     assert ends(graph, "Knows") == [("Alice", "Carol")]
     assert "Bob" not in ages(graph)
 
@@ -287,7 +289,7 @@ def test_every_sort_of_value_merges_by_property_and_is_reverted(tmp_path: Path) 
     assert rows(graph, "T") == before
 
 
-def test_an_image_of_a_conflict_is_a_row_that_settles_it(tmp_path: Path) -> None:
+def test_a_row_of_a_conflict_can_be_passed_as_its_resolution(tmp_path: Path) -> None:
     graph = build_graph(tmp_path, EVERYTHING, node("T", name="x"))
     graph.create_branch("feature")
     merges(node("T", name="x", **VALUES))(graph, "feature")
@@ -302,7 +304,7 @@ def test_an_image_of_a_conflict_is_a_row_that_settles_it(tmp_path: Path) -> None
 # Merging and undoing
 
 
-def test_what_a_reverted_merge_brought_stays_away_until_the_revert_is_reverted(
+def test_reverted_merge_changes_stay_absent_until_the_revert_is_reverted(
     tmp_path: Path,
 ) -> None:
     graph = team(tmp_path)
@@ -318,7 +320,7 @@ def test_what_a_reverted_merge_brought_stays_away_until_the_revert_is_reverted(
     assert contents(graph) == contents(graph, "feature")
 
 
-def test_a_change_of_what_a_revert_took_away_is_a_conflict(tmp_path: Path) -> None:
+def test_a_change_of_reverted_rows_is_a_conflict(tmp_path: Path) -> None:
     graph = team(tmp_path)
     does('insert Person { name: "Eve" }')(graph, "feature")
     merged = graph.merge("feature")
@@ -346,10 +348,10 @@ def test_a_merge_is_picked_as_what_it_brought_to_its_target(tmp_path: Path) -> N
     assert contents(graph, "other") == contents(graph)
 
 
-# While others write
+# Concurrent writes
 
 
-def test_a_merge_lands_whole_though_its_source_is_deleted_meanwhile(tmp_path: Path) -> None:
+def test_a_merge_is_complete_although_its_source_is_deleted_meanwhile(tmp_path: Path) -> None:
     does('insert Person { name: "Eve" }')(team(tmp_path), "feature")
     failpoints = Failpoints()
     graph, place = open_with(tmp_path, failpoints), Failpoint.BRANCH_MERGE_POST_CANDIDATE_VALIDATION
@@ -384,7 +386,7 @@ for each in sys.argv[2:]:
 
 
 def run_together(root: Path, *deeds: Sequence[str]) -> list[list[str]]:
-    """What processes that began at once said of each of their deeds."""
+    """The output of each operation of processes that started at once."""
     with ExitStack() as stack:
         children = [
             stack.enter_context(started(MERGE_OR_CHANGE, str(root), *each)) for each in deeds
@@ -402,7 +404,7 @@ def run_together(root: Path, *deeds: Sequence[str]) -> list[list[str]]:
 
 
 def draft(graph: Graph, number: int, body: str) -> str:
-    """A branch on which somebody came and something else happened."""
+    """A branch on which a person was added and another change made."""
     name = f"draft{number}"
     graph.create_branch(name)
     does(f'insert Person {{ name: "new{number}" }} {body}')(graph, name)
@@ -410,7 +412,7 @@ def draft(graph: Graph, number: int, body: str) -> str:
 
 
 def newcomers(graph: Graph) -> set[str]:
-    """Who was not in the team."""
+    """The people who were not in the team."""
     return ages(graph).keys() - {"Alice", "Bob", "Carol", "Dan"}
 
 

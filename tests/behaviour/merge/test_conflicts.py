@@ -1,4 +1,4 @@
-"""What two branches contradict each other in is refused, told in full, and up to the caller."""
+"""Contradicting changes of two branches are refused, reported in full, and left to the caller."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -63,7 +63,7 @@ def test_changes_that_contradict_each_other_are_refused(
     assert kinds(conflicts_of(graph)) == expected
 
 
-def test_all_conflicts_are_told_together(tmp_path: Path) -> None:
+def test_all_conflicts_are_reported_together(tmp_path: Path) -> None:
     graph = team(tmp_path)
     for branch, age in (("feature", 1), ("main", 2)):
         graph.mutate(query(f"update Person set {{ age: {age} }} where age > 0"), branch=branch)
@@ -116,12 +116,12 @@ def test_an_edge_to_a_node_that_the_other_side_removed_is_a_conflict(
 
     assert (found.type, found.kind) == ("Knows", "orphan_edge")
     assert "'Dan' not found in Person" in found.message
-    image = found.source if adds == "feature" else found.target
-    assert image is not None
-    assert (image["src"], image["dst"]) == ("Alice", "Dan")
+    row = found.source if adds == "feature" else found.target
+    assert row is not None
+    assert (row["src"], row["dst"]) == ("Alice", "Dan")
 
 
-def test_a_value_that_both_sides_took_is_a_conflict(tmp_path: Path) -> None:
+def test_a_unique_value_taken_by_both_sides_is_a_conflict(tmp_path: Path) -> None:
     graph = build_graph(tmp_path, "node U { name: String @key  email: String? @unique }")
     graph.create_branch("feature")
     graph.load(ndjson(node("U", name="x", email="e")), mode="append", branch="feature")
@@ -231,16 +231,16 @@ def test_decisions_about_some_leave_the_others_in_conflict(tmp_path: Path) -> No
     assert kinds(refused.value.conflicts) == [("Person", "Bob", "delete_vs_update")]
 
 
-def test_an_edge_without_its_node_is_settled_by_a_decision_about_either(tmp_path: Path) -> None:
+def test_an_edge_without_its_node_is_resolved_by_a_decision_about_either(tmp_path: Path) -> None:
     graph = team(tmp_path)
     graph.mutate(query('delete Person where name = "Dan"'), branch="feature")
     graph.mutate(query('insert Knows { from: "Alice", to: "Dan" }'))
     (found,) = graph.merge("feature", dry_run=True).conflicts
 
-    kept = graph.merge("feature", dry_run=True, resolve={("Person", "Dan"): "target"})
-    gone = graph.merge("feature", resolve={("Knows", found.id): "source"})
+    planned = graph.merge("feature", dry_run=True, resolve={("Person", "Dan"): "target"})
+    merged = graph.merge("feature", resolve={("Knows", found.id): "source"})
 
-    assert (kept.outcome, gone.outcome) == ("merged", "merged")
+    assert (planned.outcome, merged.outcome) == ("merged", "merged")
     assert ends(graph, "Knows") == [("Bob", "Carol")]
     assert "Dan" not in ages(graph)
 
@@ -257,7 +257,7 @@ def test_an_edge_without_its_node_is_settled_by_a_decision_about_either(tmp_path
         ([("Person", "Alice")], InvalidValueError, r"\(type, id\)"),
     ],
 )
-def test_a_decision_that_makes_no_sense_is_refused(
+def test_an_invalid_decision_is_refused(
     tmp_path: Path, resolve: object, error: type[Exception], words: str
 ) -> None:
     graph = divided(tmp_path)
@@ -275,7 +275,7 @@ def test_two_decisions_about_one_entity_are_refused(tmp_path: Path, other: objec
         graph.merge("feature", resolve=resolve)
 
 
-def test_a_decision_says_which_type_it_means_where_two_have_the_name(tmp_path: Path) -> None:
+def test_a_decision_names_its_type_where_two_types_share_a_name(tmp_path: Path) -> None:
     schema = "node Tie { name: String @key  size: I32? }  edge Tie: Tie -> Tie"
     graph = build_graph(tmp_path, schema, node("Tie", name="x"))
     graph.create_branch("feature")
@@ -292,7 +292,9 @@ def test_a_decision_says_which_type_it_means_where_two_have_the_name(tmp_path: P
 # By property
 
 
-def test_different_properties_of_one_row_merge_only_if_the_caller_wants_it(tmp_path: Path) -> None:
+def test_different_properties_of_one_row_merge_only_with_property_granularity(
+    tmp_path: Path,
+) -> None:
     graph = team(tmp_path)
     graph.mutate(query('update Person set { age: 31 } where name = "Alice"'), branch="feature")
     graph.mutate(query('update Person set { note: "n" } where name = "Alice"'))

@@ -1,4 +1,4 @@
-"""Merging: what two branches did since they parted is put together in one commit, or refused."""
+"""Merging: the changes of two branches since their fork are combined in one commit, or refused."""
 
 import threading
 from collections.abc import Mapping
@@ -51,7 +51,7 @@ def test_a_branch_without_changes_of_its_own_is_already_merged(
     assert (merged.outcome, merged.commit_id, merged.conflicts) == ("already_up_to_date", None, ())
 
 
-def test_a_merge_into_a_branch_that_stood_still_is_a_commit_with_two_parents(
+def test_a_merge_into_an_unchanged_branch_is_a_commit_with_two_parents(
     tmp_path: Path,
 ) -> None:
     graph = team(tmp_path)
@@ -82,7 +82,7 @@ def test_a_merge_of_two_branches_that_moved_has_what_both_did(tmp_path: Path) ->
     require_linear(graph.commits())
 
 
-def test_what_was_merged_is_already_there(tmp_path: Path) -> None:
+def test_a_merged_branch_is_already_merged(tmp_path: Path) -> None:
     graph = team(tmp_path)
     graph.mutate(query('insert Person { name: "Eve" }'), branch="feature")
     graph.mutate(query('insert Person { name: "Fay" }'))
@@ -122,7 +122,7 @@ def test_a_dry_run_says_what_a_merge_would_do_and_does_nothing(tmp_path: Path) -
     assert (apart.outcome, apart.commit_id, apart.conflicts) == ("merged", None, ())
 
 
-# What comes together
+# Combined changes
 
 TOGETHER: Mapping[str, tuple[Step, Step, Mapping[str, int | None]]] = {
     "the same person added twice": (
@@ -160,7 +160,7 @@ TOGETHER: Mapping[str, tuple[Step, Step, Mapping[str, int | None]]] = {
 
 @pytest.mark.parametrize("order", [1, -1], ids=["there", "back"])
 @pytest.mark.parametrize(("left", "right", "expected"), TOGETHER.values(), ids=TOGETHER.keys())
-def test_changes_that_do_not_contradict_each_other_come_together(
+def test_changes_that_do_not_contradict_each_other_are_combined(
     tmp_path: Path, left: Step, right: Step, expected: Mapping[str, int | None], order: int
 ) -> None:
     graph = team(tmp_path)
@@ -186,7 +186,7 @@ def test_two_merges_in_opposite_directions_end_in_the_same_rows(tmp_path: Path) 
     assert contents(graph, "main") == contents(graph, "feature")
 
 
-def test_an_edge_that_both_sides_add_is_there_twice(tmp_path: Path) -> None:
+def test_an_edge_added_by_both_sides_exists_twice(tmp_path: Path) -> None:
     graph = team(tmp_path)
     for branch in ("feature", "main"):
         graph.mutate(query('insert Knows { from: "Alice", to: "Carol" }'), branch=branch)
@@ -196,7 +196,7 @@ def test_an_edge_that_both_sides_add_is_there_twice(tmp_path: Path) -> None:
     assert ends(graph, "Knows") == [("Alice", "Carol"), ("Alice", "Carol"), ("Bob", "Carol")]
 
 
-def test_an_edge_that_comes_and_one_that_goes_leave_one(tmp_path: Path) -> None:
+def test_an_added_and_a_deleted_edge_are_both_merged(tmp_path: Path) -> None:
     graph = team(tmp_path)
     graph.mutate(query('insert Knows { from: "Alice", to: "Carol" }'), branch="feature")
     graph.mutate(query('delete Knows where from = "Bob"'))
@@ -236,14 +236,14 @@ def test_rows_that_a_merge_leaves_alone_are_not_written_again(tmp_path: Path) ->
 
 
 def row_versions(graph: Graph) -> Mapping[str, tuple[int, int]]:
-    """When each person's row was made and last written, in versions of the type's table."""
+    """The versions of the table in which each person's row was created and last written."""
     at = graph.tables()["node:Person"]
     columns = ["id", "_row_created_at_version", "_row_last_updated_at_version"]
     found = lance.dataset(at.path, version=at.version).to_table(columns=columns).to_pylist()
     return {row["id"]: (row[columns[1]], row[columns[2]]) for row in found}
 
 
-def test_rows_that_only_come_are_appended(tmp_path: Path) -> None:
+def test_added_rows_are_appended(tmp_path: Path) -> None:
     graph = team(tmp_path)
     graph.load(
         ndjson(*(node("Person", name=f"p{number}") for number in range(50))),
@@ -260,7 +260,7 @@ def test_rows_that_only_come_are_appended(tmp_path: Path) -> None:
     assert len(rows(graph, "Person")) == 54
 
 
-def test_what_was_merged_stays_when_its_branch_goes(tmp_path: Path) -> None:
+def test_merged_rows_remain_after_their_branch_is_deleted(tmp_path: Path) -> None:
     graph = team(tmp_path)
     graph.mutate(query('insert Person { name: "Eve" }'), branch="feature")
     graph.mutate(query('delete Knows where from = "Bob"'), branch="feature")
@@ -272,7 +272,7 @@ def test_what_was_merged_stays_when_its_branch_goes(tmp_path: Path) -> None:
     assert ends(graph, "Knows") == []
 
 
-# What cannot be merged
+# Refusals
 
 
 def test_a_branch_is_not_merged_into_itself(tmp_path: Path) -> None:
@@ -281,7 +281,7 @@ def test_a_branch_is_not_merged_into_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("source", "into"), [("featur", "main"), ("feature", "mian")])
-def test_a_branch_that_is_not_there_is_not_merged(tmp_path: Path, source: str, into: str) -> None:
+def test_a_missing_branch_cannot_be_merged(tmp_path: Path, source: str, into: str) -> None:
     with pytest.raises(NotFoundError, match="did you mean"):
         team(tmp_path).merge(source, into=into)
 
@@ -289,14 +289,12 @@ def test_a_branch_that_is_not_there_is_not_merged(tmp_path: Path, source: str, i
 @pytest.mark.parametrize(
     ("source", "into"), [("__schema_apply_lock__", "main"), ("feature", "__schema_apply_lock__")]
 )
-def test_what_is_no_branch_of_the_user_is_not_merged(
-    tmp_path: Path, source: str, into: str
-) -> None:
+def test_an_internal_branch_cannot_be_merged(tmp_path: Path, source: str, into: str) -> None:
     with pytest.raises(InvalidNameError, match="internal system ref"):
         team(tmp_path).merge(source, into=into)
 
 
-def test_a_graph_that_is_only_read_takes_no_merge(tmp_path: Path) -> None:
+def test_a_read_only_graph_refuses_a_merge(tmp_path: Path) -> None:
     team(tmp_path)
 
     with pytest.raises(ForbiddenError, match="read_only"):
@@ -320,7 +318,7 @@ def test_branches_merge_back_and_forth_without_bringing_anything_back(tmp_path: 
     assert contents(graph) == contents(graph, "feature")
 
 
-def test_a_row_that_came_by_way_of_a_third_branch_and_was_removed_stays_away(
+def test_a_deleted_row_merged_through_a_third_branch_stays_deleted(
     tmp_path: Path,
 ) -> None:
     graph = team(tmp_path)
@@ -340,7 +338,7 @@ def test_a_row_that_came_by_way_of_a_third_branch_and_was_removed_stays_away(
 
 
 def crossed(path: Path) -> Graph:
-    """Two branches that took from each other by way of copies: two last commits in common."""
+    """Two branches merged into each other through copies: two merge bases."""
     graph = team(path)
     graph.mutate(query('insert Person { name: "Eve" }'), branch="feature")
     graph.mutate(query('delete Person where name = "Bob"'), branch="feature")
@@ -364,7 +362,7 @@ def crossed(path: Path) -> Graph:
     ],
     ids=["the one that came", "the other that came", "a value set back", "one that went"],
 )
-def test_what_was_undone_after_two_branches_took_from_each_other_stays_undone(
+def test_a_change_reverted_after_mutual_merges_stays_reverted(
     tmp_path: Path, change: Step, source: str, into: str
 ) -> None:
     graph = crossed(tmp_path)
@@ -378,7 +376,7 @@ def test_what_was_undone_after_two_branches_took_from_each_other_stays_undone(
 
 
 @pytest.mark.parametrize(("source", "into"), [("feature", "main"), ("main", "feature")])
-def test_two_branches_that_took_from_each_other_still_meet_in_conflicts(
+def test_branches_merged_in_both_directions_still_conflict(
     tmp_path: Path, source: str, into: str
 ) -> None:
     graph = crossed(tmp_path)
@@ -415,10 +413,10 @@ def test_a_branch_that_never_wrote_a_type_gets_it_merged(tmp_path: Path) -> None
     assert graph.tables("feature")["edge:Knows"].branch is None
 
 
-# While others write
+# Concurrent writes
 
 
-def test_a_merge_is_worked_out_anew_when_its_target_moves(tmp_path: Path) -> None:
+def test_a_merge_is_prepared_again_when_its_target_moves(tmp_path: Path) -> None:
     team(tmp_path).mutate(query('insert Person { name: "Eve" }'), branch="feature")
     failpoints = Failpoints()
     graph, outcomes = open_with(tmp_path, failpoints), []
@@ -439,7 +437,7 @@ def test_a_merge_is_worked_out_anew_when_its_target_moves(tmp_path: Path) -> Non
     assert ages(graph) == {"Alice": 31, "Bob": 25, "Carol": 40, "Dan": 50, "Eve": None}
 
 
-def test_a_merge_that_a_move_of_its_target_makes_impossible_is_refused(tmp_path: Path) -> None:
+def test_a_merge_that_conflicts_after_its_target_moved_is_refused(tmp_path: Path) -> None:
     team(tmp_path).mutate(
         query('update Person set { age: 30 } where name = "Bob"'), branch="feature"
     )

@@ -1,4 +1,4 @@
-"""Merges of several handles into one branch: each lands whole, none is lost."""
+"""Merges of several handles into one branch: each is applied whole, none is lost."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -21,7 +21,7 @@ ROUNDS = 4
 
 
 def branch_with(graph: omnigraph.Graph, name: str) -> str:
-    """A branch on which one person came, who knows somebody, and one changed."""
+    """A branch on which a person with an edge was added, and another person changed."""
     graph.create_branch(name)
     insert = f'insert Person {{ name: "{name}" }} insert Knows {{ from: "{name}", to: "Alice" }}'
     graph.mutate(query(insert), branch=name)
@@ -29,7 +29,7 @@ def branch_with(graph: omnigraph.Graph, name: str) -> str:
 
 
 def require_full_view(graph: omnigraph.Graph, root: Path) -> None:
-    """Fail unless history is a line that names the newest version of everything."""
+    """Fail unless history is linear and names the newest version of everything."""
     require_linear(graph.commits())
     assert pins(graph) == head_versions(root)
     assert sidecars(root) == []
@@ -46,7 +46,7 @@ def test_one_branch_that_is_merged_twice_at_once_is_merged_once(tmp_path: Path) 
     require_full_view(graph, tmp_path)
 
 
-def test_a_merge_and_a_mutation_of_the_same_row_never_both_win_in_silence(tmp_path: Path) -> None:
+def test_a_merge_and_a_mutation_of_one_row_never_both_succeed_unnoticed(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     for number in range(ROUNDS):
         name = f"draft{number}"
@@ -59,7 +59,7 @@ def test_a_merge_and_a_mutation_of_the_same_row_never_both_win_in_silence(tmp_pa
         def attempt(turn: int, *, name: str = name, ours: str = ours) -> str | None:
             handle = omnigraph.open(tmp_path)
             while turn:
-                # An update that was overtaken is its caller's to repeat.
+                # The caller retries an overtaken update.
                 with suppress(MovedError):
                     return handle.mutate(ours).commit_id
             try:

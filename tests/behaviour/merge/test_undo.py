@@ -1,4 +1,4 @@
-"""Undoing one commit, and doing one again elsewhere: a new commit each, or a refusal."""
+"""Reverting one commit and cherry-picking another: a new commit each, or a refusal."""
 
 from pathlib import Path
 
@@ -36,7 +36,7 @@ def mutate(graph: Graph, body: str, branch: str = "main") -> str:
 
 
 def kinds(refused: MergeConflictError) -> list[tuple[str, str, str]]:
-    """What is in conflict, and why."""
+    """The conflicting rows, and why they conflict."""
     return [(each.type, each.id, each.kind) for each in refused.conflicts]
 
 
@@ -92,7 +92,7 @@ def test_a_load_that_replaced_everything_is_reverted(tmp_path: Path) -> None:
     assert contents(graph) == before
 
 
-def test_what_came_later_stays_when_a_commit_is_reverted(tmp_path: Path) -> None:
+def test_later_changes_remain_when_a_commit_is_reverted(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     made = mutate(graph, 'update Person set { age: 99 } where name = "Alice"')
     mutate(graph, 'update Person set { age: 1 } where name = "Bob"')
@@ -130,11 +130,11 @@ def test_a_row_that_changed_again_since_is_not_reverted(tmp_path: Path) -> None:
 
     assert kinds(refused.value) == [("Person", "Alice", "divergent_update")]
     (conflict,) = refused.value.conflicts
-    images = (conflict.base, conflict.source, conflict.target)
-    assert [each and each["age"] for each in images] == [99, 30, 100]
+    versions = (conflict.base, conflict.source, conflict.target)
+    assert [each and each["age"] for each in versions] == [99, 30, 100]
 
 
-def test_a_node_that_edges_have_come_to_since_is_not_reverted_away(tmp_path: Path) -> None:
+def test_a_revert_does_not_delete_a_node_that_has_new_edges(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     made = mutate(graph, 'insert Person { name: "Eve" }')
     mutate(graph, 'insert Knows { from: "Alice", to: "Eve" }')
@@ -193,7 +193,7 @@ def test_a_commit_of_another_branch_is_not_reverted(tmp_path: Path) -> None:
         graph.revert(made)
 
 
-def test_the_commit_that_made_the_graph_is_neither_reverted_nor_picked(tmp_path: Path) -> None:
+def test_the_first_commit_is_neither_reverted_nor_picked(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     first = graph.commits()[0].id
 
@@ -202,7 +202,7 @@ def test_the_commit_that_made_the_graph_is_neither_reverted_nor_picked(tmp_path:
             undo(first)
 
 
-def test_a_commit_that_is_not_there_is_neither_reverted_nor_picked(tmp_path: Path) -> None:
+def test_a_missing_commit_is_neither_reverted_nor_picked(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
 
     for undo in (graph.revert, graph.cherry_pick):
@@ -210,7 +210,7 @@ def test_a_commit_that_is_not_there_is_neither_reverted_nor_picked(tmp_path: Pat
             undo("01J00000000000000000000000")
 
 
-def test_a_graph_that_is_only_read_takes_neither(tmp_path: Path) -> None:
+def test_a_read_only_graph_refuses_reverts_and_picks(tmp_path: Path) -> None:
     made = mutate(social_graph(tmp_path), 'insert Person { name: "Eve" }')
     graph = omnigraph.open(tmp_path, read_only=True)
 
@@ -237,7 +237,7 @@ def test_one_commit_is_picked_without_those_before_it(tmp_path: Path) -> None:
     assert commit.notes.picked_id == second
 
 
-def test_a_picked_commit_is_no_hindrance_to_a_merge(tmp_path: Path) -> None:
+def test_a_picked_commit_does_not_conflict_with_a_merge(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     graph.create_branch("feature")
     mutate(graph, 'insert Person { name: "Eve" }', "feature")
@@ -249,7 +249,7 @@ def test_a_picked_commit_is_no_hindrance_to_a_merge(tmp_path: Path) -> None:
     assert contents(graph) == contents(graph, "feature")
 
 
-def test_a_commit_that_is_there_already_is_not_picked(tmp_path: Path) -> None:
+def test_a_commit_that_the_branch_has_is_not_picked(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     made = mutate(graph, 'insert Person { name: "Eve" }')
 
@@ -283,7 +283,7 @@ def test_an_edge_whose_nodes_were_not_picked_is_not_picked(tmp_path: Path) -> No
     assert [each.kind for each in refused.value.conflicts] == ["orphan_edge"]
 
 
-def test_what_a_commit_put_and_removed_at_once_is_picked_as_one(tmp_path: Path) -> None:
+def test_a_commit_of_inserts_and_deletes_is_picked_whole(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     graph.create_branch("feature")
     (known, *_) = [id for id, row in rows(graph, "Knows").items() if row["to"] == "Diana"]
@@ -335,7 +335,7 @@ def test_a_picked_commit_that_stopped_before_its_publish_is_finished(tmp_path: P
     assert recovered.commits()[-1].notes.picked_id == made
 
 
-def test_a_node_that_is_there_by_another_way_is_no_conflict(tmp_path: Path) -> None:
+def test_a_node_that_exists_by_another_write_is_not_a_conflict(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     graph.create_branch("feature")
     made = mutate(graph, 'insert Person { name: "Eve", age: 5 }', "feature")

@@ -21,27 +21,27 @@ STARTS_WITHIN_S = 60.0
 TOKENS = {"OMNIGRAPH_SERVER_BEARER_TOKENS_JSON": '{"ann": "a long random text"}'}
 
 
-def test_what_a_cluster_has_applied_is_served(tmp_path: Path) -> None:
+def test_an_applied_cluster_is_served(tmp_path: Path) -> None:
     applied_cluster(two_graph_cluster(tmp_path))
 
     with started({"OMNIGRAPH_CLUSTER": str(tmp_path), "OMNIGRAPH_REQUIRE_ALL_GRAPHS": "1"}) as url:
-        told = ask(f"{url}/graphs/map/snapshot?branch=main")
+        body = get_json(f"{url}/graphs/map/snapshot?branch=main")
 
-    assert told["branch"] == "main"
+    assert body["branch"] == "main"
 
 
 def test_one_graph_in_its_storage_is_served(tmp_path: Path) -> None:
     omnigraph.init(tmp_path / "g", schema="node Place { name: String @key }").close()
 
     with started({"OMNIGRAPH_STORE": str(tmp_path / "g")}) as url:
-        told = ask(f"{url}/graphs/default/snapshot?branch=main")
+        body = get_json(f"{url}/graphs/default/snapshot?branch=main")
 
-    assert told["branch"] == "main"
+    assert body["branch"] == "main"
 
 
 @contextmanager
 def started(variables: Mapping[str, str]) -> Iterator[str]:
-    """The url of a server that the entrypoint has started; it must end well when it is told to."""
+    """The URL of a server that the entrypoint started; it must exit cleanly when terminated."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
@@ -66,7 +66,7 @@ def wait_for_health(url: str, server: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + STARTS_WITHIN_S
     while server.poll() is None and time.monotonic() < deadline:
         try:
-            ask(f"{url}/healthz")
+            get_json(f"{url}/healthz")
         except URLError:
             time.sleep(0.05)
         else:
@@ -74,8 +74,8 @@ def wait_for_health(url: str, server: subprocess.Popen[bytes]) -> None:
     raise AssertionError("the server did not start")
 
 
-def ask(url: str) -> dict[str, object]:
+def get_json(url: str) -> dict[str, object]:
     request = Request(url, headers={"Authorization": "Bearer a long random text"})
-    with build_opener(ProxyHandler({})).open(request, timeout=30) as answer:
-        told: dict[str, object] = json.load(answer)
-        return told
+    with build_opener(ProxyHandler({})).open(request, timeout=30) as response:
+        body: dict[str, object] = json.load(response)
+        return body

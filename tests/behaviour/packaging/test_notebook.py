@@ -25,7 +25,7 @@ ADD = "query add($name: String) { insert Person { name: $name } }"
 
 @pytest.fixture
 def notebook() -> InteractiveShell:
-    """An IPython of its own that has loaded the extension."""
+    """A separate IPython that has loaded the extension."""
     settings = Config()
     settings.HistoryManager.enabled = False
     shell: InteractiveShell = InteractiveShell(config=settings)  # type: ignore[no-untyped-call]  # theirs
@@ -34,7 +34,7 @@ def notebook() -> InteractiveShell:
 
 
 def run(shell: InteractiveShell, cell: str) -> object:
-    """What a cell comes to; raises what it raises."""
+    """The result of a cell; raises what it raises."""
     with capture_output():
         ran: ExecutionResult = shell.run_cell(cell)  # type: ignore[no-untyped-call]  # theirs
     ran.raise_error()  # type: ignore[no-untyped-call]  # theirs
@@ -154,7 +154,7 @@ def test_a_served_graph_is_opened_by_its_url(notebook: InteractiveShell, tmp_pat
     assert isinstance(picture, HistoryPicture)
 
 
-def test_the_history_is_a_picture_in_a_notebook_and_text_elsewhere(
+def test_the_history_is_a_drawing_in_a_notebook_and_text_elsewhere(
     notebook: InteractiveShell, tmp_path: Path
 ) -> None:
     graph = social_graph(tmp_path / "g")
@@ -209,7 +209,7 @@ def test_a_long_history_is_shown_in_part(tmp_path: Path) -> None:
     assert shown.endswith("<p>and 20 before</p>")
 
 
-def test_a_commit_is_shown_with_what_it_says_of_itself(tmp_path: Path) -> None:
+def test_a_commit_is_shown_with_its_notes(tmp_path: Path) -> None:
     graph = social_graph(tmp_path / "g")
     undone = graph.mutate(ADD, {"name": "Eve"}, actor="ann").commit_id
     graph.revert(str(undone))
@@ -220,7 +220,7 @@ def test_a_commit_is_shown_with_what_it_says_of_itself(tmp_path: Path) -> None:
     assert "merged" not in shown
 
 
-def test_differences_are_shown_with_what_changed_and_no_more(tmp_path: Path) -> None:
+def test_differences_are_shown_with_changed_properties_only(tmp_path: Path) -> None:
     graph = social_graph(tmp_path / "g")
     before = graph.head()
     graph.mutate('query q() { update Person set { age: 26 } where name = "Bob" }')

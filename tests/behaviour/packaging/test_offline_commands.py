@@ -41,7 +41,7 @@ def test_a_clean_file_passes_lint(schema: str, tmp_path: Path) -> None:
     assert done.err == ""
 
 
-def test_a_fault_fails_lint_and_shows_the_place_and_the_cure(schema: str, tmp_path: Path) -> None:
+def test_an_error_fails_lint_and_shows_its_position_and_fix(schema: str, tmp_path: Path) -> None:
     path = write(tmp_path, "q.gq", BAD)
 
     done = omnigraph("lint", "--schema", schema, "--query", path)
@@ -173,7 +173,7 @@ def test_the_same_schema_plans_nothing(schema: str) -> None:
     assert "no schema changes" in done.out
 
 
-def test_a_reader_that_leaves_early_causes_no_complaint(schema: str, tmp_path: Path) -> None:
+def test_a_closed_output_pipe_causes_no_error(schema: str, tmp_path: Path) -> None:
     many = "".join(GOOD.replace("query q", f"query q{n}") for n in range(3_000))
     path = write(tmp_path, "many.gq", many)
     command = f"{sys.executable} -m omnigraph lint --schema {schema} --query {path} | head -1"

@@ -1,4 +1,4 @@
-"""What a program finds under `omnigraph` after nothing but `import omnigraph`."""
+"""The names under `omnigraph` after nothing but `import omnigraph`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_an_uncaught_error_is_printed_under_the_module_that_callers_import(tmp_p
     assert finished.stderr.splitlines()[-1].startswith("omnigraph.errors.NotFoundError: ")
 
 
-def test_an_error_that_a_spark_task_carries_home_keeps_its_class_and_its_fields() -> None:
+def test_an_error_from_a_spark_task_retains_its_class_and_its_fields() -> None:
     sent = errors.NotFoundError(kind="branch", name="draft", advice="")
     with pytest.raises(RuntimeError) as carried, carried_errors():
         raise sent

@@ -1,7 +1,7 @@
-"""Nobody waits for what they do not use: which libraries a fresh process imports, and which not.
+"""Imports are lazy: which libraries a fresh process imports, and which it does not.
 
-Counted, not timed: what is imported is the same on every machine. What `--help` and the offline
-commands do without is in `tests/surface/test_start_up.py`.
+Counted, not timed: what is imported is the same on every machine. The modules that `--help` and
+the offline commands avoid are in `tests/surface/test_start_up.py`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ HEAVY = frozenset(
 # interpreter lists what it was asked for in vain too, so this is a part of it.
 PANDAS = "pandas.core"
 
-# Our own parts that a point read has no use for.
+# Own modules that a point read does not need.
 OTHER_CALLS = frozenset(
     {
         "omnigraph.engine.analysis.algorithms",
@@ -70,7 +70,7 @@ def test_importing_the_package_imports_no_library() -> None:
     assert sorted(_packages(modules) & (STORAGE | HEAVY | {"click", "pandas"})) == []
 
 
-def test_a_program_that_reads_imports_what_reading_takes(tmp_path: Path) -> None:
+def test_a_program_that_reads_imports_only_what_reading_needs(tmp_path: Path) -> None:
     social_graph(tmp_path / "graph").close()
 
     modules = _modules_after(
@@ -120,7 +120,7 @@ def test_a_command_on_a_local_graph_imports_what_it_uses(
     assert PANDAS not in modules
 
 
-def test_what_a_command_finds_becomes_a_pandas_frame_all_the_same(tmp_path: Path) -> None:
+def test_a_command_result_can_become_a_pandas_frame(tmp_path: Path) -> None:
     social_graph(tmp_path / "graph").close()
 
     modules = _modules_after(
@@ -147,7 +147,7 @@ def _modules_after(*lines: str) -> frozenset[str]:
 
 def _modules_of_command(arguments: Sequence[str], *, folder: Path) -> frozenset[str]:
     """The modules that a command imports in a process of its own."""
-    # The interpreter says on stderr what it imports, and the command says there what it does.
+    # The interpreter lists imports on stderr, and the command reports its progress there.
     finished = _run([sys.executable, "-X", "importtime", "-m", "omnigraph", *arguments], folder)
     lines = [line for line in finished.stderr.splitlines() if line.startswith("import time:")]
     return frozenset(line.rpartition("|")[2].strip() for line in lines)

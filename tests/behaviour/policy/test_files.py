@@ -61,7 +61,7 @@ def test_a_graph_is_opened_with_a_bundle(tmp_path: Path) -> None:
     assert policed.mutate(ADD_BEN).affected_nodes == 1
 
 
-def test_a_graph_that_is_only_read_is_opened_before_anything_is_asked(tmp_path: Path) -> None:
+def test_a_read_only_graph_is_opened_before_any_authorization(tmp_path: Path) -> None:
     graph = _graph(tmp_path)
 
     policed = omnigraph.open(root_of(graph), read_only=True, policy=team_bundle())
@@ -80,7 +80,7 @@ def test_a_policy_that_is_not_valid_opens_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["missing.yaml", "missing.cedar"])
-def test_a_policy_that_is_not_there_opens_nothing(name: str, tmp_path: Path) -> None:
+def test_a_missing_policy_opens_nothing(name: str, tmp_path: Path) -> None:
     graph = _graph(tmp_path)
 
     with pytest.raises(UnreadableError, match="No such file"):
@@ -145,7 +145,7 @@ def test_policies_that_do_not_fit_are_refused(text: str, message: str, tmp_path:
         ("roles.yml", "version: 7", "version"),
     ],
 )
-def test_groups_beside_policies_that_are_none_are_refused(
+def test_invalid_groups_beside_policies_are_refused(
     name: str, content: str, message: str, tmp_path: Path
 ) -> None:
     _write(tmp_path, name, content)
@@ -162,7 +162,7 @@ def test_policies_with_groups_from_two_places_are_refused(tmp_path: Path) -> Non
         _cedar_gate(tmp_path, CEDAR)
 
 
-def test_a_policy_that_is_too_long_or_no_text_is_refused(tmp_path: Path) -> None:
+def test_a_policy_that_is_too_long_or_not_text_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LimitExceededError):
         _cedar_gate(tmp_path, " " * (POLICY_BYTES_MAX + 1))
     (tmp_path / "roles.cedar").write_bytes(b"\xff")
@@ -170,7 +170,7 @@ def test_a_policy_that_is_too_long_or_no_text_is_refused(tmp_path: Path) -> None
         open_gate(tmp_path / "roles.cedar", kind=BundleKind.GRAPH, graph_id="default")
 
 
-def test_a_policy_that_fails_when_it_is_asked_allows_nothing(tmp_path: Path) -> None:
+def test_a_policy_that_fails_to_evaluate_allows_nothing(tmp_path: Path) -> None:
     # An overflow: one of the few things that Cedar cannot see before it evaluates.
     overflow = f"when {{ {2**63 - 1} + (if context.has_branch then 1 else 0) > 0 }}"
     gate = _cedar_gate(

@@ -1,4 +1,4 @@
-"""What a policy keeps from somebody is not told by errors, by history, or under another name."""
+"""Hidden content is not revealed by errors, by history, or under another name."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ NOT_MAIN = "unprotected"
 SECRETS = "query q() { match { $s: Secret } return { $s.title } }"
 
 
-def _limited_to_ann(path: Path) -> tuple[Graph, Graph]:
-    """A graph, and the same for somebody who sees Ann, without her pay."""
+def _restricted_to_ann(path: Path) -> tuple[Graph, Graph]:
+    """A graph, and the same for an actor who sees only Ann, without her pay."""
     graph = build_graph(
         path, MAILED, node("Person", name="ann", mail="a@x"), node("Person", name="bob")
     )
@@ -86,13 +86,13 @@ def _parted(path: Path) -> Graph:
     ],
     ids=["the row that has the value", "a hidden property", "the number of edges"],
 )
-def test_a_conflict_at_the_end_of_a_transaction_tells_nothing_of_what_is_not_seen(
+def test_a_conflict_at_the_end_of_a_transaction_reveals_no_hidden_row(
     own: str, others: str, secret: str, tmp_path: Path
 ) -> None:
-    graph, limited = _limited_to_ann(tmp_path)
+    graph, restricted = _restricted_to_ann(tmp_path)
 
     def meet() -> None:
-        with limited.transaction() as tx:
+        with restricted.transaction() as tx:
             tx.mutate(f"query m() {{ {own} }}")
             graph.mutate(f"query m() {{ {others} }}")
 
@@ -130,7 +130,7 @@ def test_a_merge_shows_no_row_of_a_source_that_may_not_be_read(tmp_path: Path) -
     assert conflict.target is not None
 
 
-def test_who_reads_both_branches_is_shown_all_of_a_conflict(tmp_path: Path) -> None:
+def test_a_reader_of_both_branches_sees_all_of_a_conflict(tmp_path: Path) -> None:
     rules = [{"id": "r", "allow": {"actors": {"group": "t"}, "actions": ["read", "branch_merge"]}}]
     gate = graph_gate({"version": 1, "groups": {"t": ["ann"]}, "rules": rules})
     ann = under(_parted(tmp_path), gate)
@@ -142,21 +142,21 @@ def test_who_reads_both_branches_is_shown_all_of_a_conflict(tmp_path: Path) -> N
 
 
 def _pays(conflict: Conflict) -> list[object]:
-    images = (conflict.base, conflict.source, conflict.target)
-    return [each["pay"] for each in images if each is not None]
+    rows = (conflict.base, conflict.source, conflict.target)
+    return [each["pay"] for each in rows if each is not None]
 
 
 # Loads
 
 
-def test_a_load_knows_no_hidden_property(tmp_path: Path) -> None:
+def test_a_load_treats_a_hidden_property_as_unknown(tmp_path: Path) -> None:
     graph = team_graph(tmp_path)
-    limited = see_as_reader(graph, UNPAID)
+    restricted = see_as_reader(graph, UNPAID)
     before = contents(graph)
 
     for name in ("pay", "pai"):
         with pytest.raises(InvalidValueError) as found:
-            limited.load(ndjson(node("Person", name="eve", **{name: 1})), mode="append")
+            restricted.load(ndjson(node("Person", name="eve", **{name: 1})), mode="append")
         assert "did you mean" not in str(found.value)
 
     assert contents(graph) == before
@@ -174,10 +174,10 @@ def test_a_load_leaves_a_hidden_property_without_a_value(tmp_path: Path) -> None
 
 def test_rows_that_need_a_hidden_property_cannot_be_loaded(tmp_path: Path) -> None:
     graph = build_graph(tmp_path, "node Person { name: String @key  pay: I32 }")
-    limited = see_as_reader(graph, UNPAID)
+    restricted = see_as_reader(graph, UNPAID)
 
     with pytest.raises(ForbiddenError) as found:
-        limited.load(ndjson(node("Person", name="eve")), mode="append")
+        restricted.load(ndjson(node("Person", name="eve")), mode="append")
 
     assert "pay" not in str(found.value)
     assert graph.tables()["node:Person"].row_count == 0
@@ -186,17 +186,17 @@ def test_rows_that_need_a_hidden_property_cannot_be_loaded(tmp_path: Path) -> No
 # History
 
 
-def test_a_snapshot_tells_of_its_commit_what_the_history_does(tmp_path: Path) -> None:
+def test_a_snapshot_shows_the_same_of_its_commit_as_the_history(tmp_path: Path) -> None:
     graph = team_graph(tmp_path)
-    graph.mutate('query m() { insert Desk { tag: "d2" } }', idempotency_key="of somebody else")
+    graph.mutate('query m() { insert Desk { tag: "d2" } }', idempotency_key="of another actor")
 
-    told = see_as_reader(graph, RED).snapshot().commit
+    commit = see_as_reader(graph, RED).snapshot().commit
 
     assert graph.snapshot().commit.notes.request is not None
-    assert told.notes.request is None
+    assert commit.notes.request is None
 
 
-def test_a_branch_is_suggested_to_those_who_may_list_branches(tmp_path: Path) -> None:
+def test_a_branch_is_suggested_only_with_permission_to_list_branches(tmp_path: Path) -> None:
     graph = _parted(tmp_path)
 
     with pytest.raises(NotFoundError) as listing:
@@ -235,17 +235,17 @@ def _rename_to_vault(graph: Graph) -> None:
     ],
     ids=["none", "where", "by its later name"],
 )
-def test_a_type_that_is_renamed_keeps_its_limits(types: TypeViews, tmp_path: Path) -> None:
+def test_a_renamed_type_keeps_its_row_filters(types: TypeViews, tmp_path: Path) -> None:
     graph = _secret_graph(tmp_path)
     first = graph.head()
     _rename_to_vault(graph)
-    limited = see_as_reader(graph, types)
+    restricted = see_as_reader(graph, types)
 
-    assert limited.entity("Vault", "vault") is None
-    assert limited.entity("Secret", "vault", commit=first) is None
+    assert restricted.entity("Vault", "vault") is None
+    assert restricted.entity("Secret", "vault", commit=first) is None
 
 
-def test_a_type_that_is_renamed_keeps_its_properties_hidden(tmp_path: Path) -> None:
+def test_a_renamed_type_keeps_its_properties_hidden(tmp_path: Path) -> None:
     graph = _secret_graph(tmp_path)
     _rename_to_vault(graph)
 
@@ -256,21 +256,21 @@ def test_a_type_that_is_renamed_keeps_its_properties_hidden(tmp_path: Path) -> N
     assert found == {"id": "vault", "title": "vault"}
 
 
-def test_a_type_that_was_renamed_and_dropped_is_limited_in_the_past(tmp_path: Path) -> None:
+def test_a_type_renamed_and_dropped_is_restricted_in_old_commits(tmp_path: Path) -> None:
     graph = _secret_graph(tmp_path)
     first = graph.head()
     _rename_to_vault(graph)
     graph.apply_schema("node Desk { tag: String @key }")
 
-    limited = see_as_reader(graph, {"Vault": TypeView((), frozenset())})
+    restricted = see_as_reader(graph, {"Vault": TypeView((), frozenset())})
 
-    assert limited.query(SECRETS, commit=first).rows == []
-    assert list(limited.export(commit=first)) == []
-    assert list(limited.diff(first, "main")) == []
-    assert [change for each in limited.changes("beginning") for change in each.changes] == []
+    assert restricted.query(SECRETS, commit=first).rows == []
+    assert list(restricted.export(commit=first)) == []
+    assert list(restricted.diff(first, "main")) == []
+    assert [change for each in restricted.changes("beginning") for change in each.changes] == []
 
 
-def test_a_name_that_another_type_has_now_limits_that_one(tmp_path: Path) -> None:
+def test_a_filter_applies_to_the_type_that_has_the_name_now(tmp_path: Path) -> None:
     graph = _secret_graph(tmp_path)
     _rename_to_vault(graph)
     graph.apply_schema(
@@ -279,10 +279,10 @@ def test_a_name_that_another_type_has_now_limits_that_one(tmp_path: Path) -> Non
     )
     graph.load(ndjson(node("Secret", title="new")), mode="append")
 
-    limited = see_as_reader(graph, {"Secret": TypeView((), frozenset())})
+    restricted = see_as_reader(graph, {"Secret": TypeView((), frozenset())})
 
-    assert limited.entity("Secret", "new") is None
-    assert limited.entity("Vault", "vault") is not None
+    assert restricted.entity("Secret", "new") is None
+    assert restricted.entity("Vault", "vault") is not None
 
 
 @pytest.mark.parametrize(
@@ -297,23 +297,25 @@ def test_a_name_that_another_type_has_now_limits_that_one(tmp_path: Path) -> Non
     ],
     ids=["a slip", "a node in another case", "an edge in another case", "hidden", "id", "an end"],
 )
-def test_a_limit_on_what_never_was_shows_nothing(types: TypeViews, tmp_path: Path) -> None:
-    limited = see_as_reader(team_graph(tmp_path), types)
+def test_a_view_that_names_something_unknown_refuses_reads(
+    types: TypeViews, tmp_path: Path
+) -> None:
+    restricted = see_as_reader(team_graph(tmp_path), types)
 
     with pytest.raises(ForbiddenError):
-        limited.entity("Desk", "d1")
+        restricted.entity("Desk", "d1")
 
 
 def test_a_hidden_property_that_is_renamed_is_not_shown(tmp_path: Path) -> None:
     graph = _secret_graph(tmp_path)
-    limited = see_as_reader(graph, {"Secret": TypeView(None, frozenset({"pay"}))})
+    restricted = see_as_reader(graph, {"Secret": TypeView(None, frozenset({"pay"}))})
     graph.apply_schema(
         'node Secret { title: String @key  wage: I32? @rename_from("pay") } '
         "node Desk { tag: String @key }"
     )
 
     with pytest.raises(ForbiddenError):
-        limited.entity("Secret", "vault")
+        restricted.entity("Secret", "vault")
 
 
 def test_a_hidden_property_is_hidden_in_the_past_though_another_has_its_name(
@@ -327,11 +329,11 @@ def test_a_hidden_property_is_hidden_in_the_past_though_another_has_its_name(
     )
     graph.apply_schema(f"node Secret {{ title: String @key  wage: I32?  pay: String? }} {desk}")
 
-    limited = see_as_reader(graph, {"Secret": TypeView(None, frozenset({"wage"}))})
+    restricted = see_as_reader(graph, {"Secret": TypeView(None, frozenset({"wage"}))})
 
-    assert limited.entity("Secret", "vault", commit=first) == {"id": "vault", "title": "vault"}
-    assert limited.entity("Secret", "vault") == {"id": "vault", "title": "vault", "pay": None}
-    assert "9" not in str([list(each.changes) for each in limited.changes("beginning")][1])
+    assert restricted.entity("Secret", "vault", commit=first) == {"id": "vault", "title": "vault"}
+    assert restricted.entity("Secret", "vault") == {"id": "vault", "title": "vault", "pay": None}
+    assert "9" not in str([list(each.changes) for each in restricted.changes("beginning")][1])
 
 
 def test_a_hidden_property_is_not_read_in_the_past_by_its_name_of_the_present(
@@ -344,17 +346,17 @@ def test_a_hidden_property_is_not_read_in_the_past_by_its_name_of_the_present(
         "node Desk { tag: String @key }"
     )
 
-    limited = see_as_reader(graph, {"Safe": TypeView(None, frozenset({"wage"}))})
+    restricted = see_as_reader(graph, {"Safe": TypeView(None, frozenset({"wage"}))})
 
-    assert limited.entity("Safe", "vault", commit=first) == {"id": "vault", "title": "vault"}
+    assert restricted.entity("Safe", "vault", commit=first) == {"id": "vault", "title": "vault"}
     for name in ("pay", "wage"):
         text = f"query q() {{ match {{ $s: Safe }} return {{ $s.{name} }} }}"
         with pytest.raises(CompileError):
-            limited.query(text, commit=first)
+            restricted.query(text, commit=first)
         assert graph.query(text, commit=first).rows == [{f"s.{name}": 9}]
 
 
-def test_a_limit_on_a_type_that_a_branch_does_not_have_yet_does_no_harm(tmp_path: Path) -> None:
+def test_a_filter_on_a_type_that_a_branch_lacks_has_no_effect_there(tmp_path: Path) -> None:
     graph = build_graph(tmp_path, "node Desk { tag: String @key }", node("Desk", tag="d1"))
     graph.create_branch("draft")
     graph.apply_schema(
@@ -365,18 +367,18 @@ def test_a_limit_on_a_type_that_a_branch_does_not_have_yet_does_no_harm(tmp_path
         ndjson(node("Secret", title="vault", pay=9), edge("Holds", "d1", "vault")), mode="append"
     )
 
-    limited = see_as_reader(graph, {"Secret": TypeView(("pay > 10",), frozenset({"pay"}))})
+    restricted = see_as_reader(graph, {"Secret": TypeView(("pay > 10",), frozenset({"pay"}))})
 
-    assert limited.entity("Desk", "d1", branch="draft") is not None
-    assert limited.entity("Secret", "vault") is None
+    assert restricted.entity("Desk", "d1", branch="draft") is not None
+    assert restricted.entity("Secret", "vault") is None
 
 
 def test_an_insert_that_needs_a_hidden_property_does_not_name_it(tmp_path: Path) -> None:
     graph = build_graph(tmp_path, "node Person { name: String @key  pay: I32 }")
-    limited = see_as_reader(graph, UNPAID)
+    restricted = see_as_reader(graph, UNPAID)
 
     with pytest.raises(ForbiddenError) as found:
-        limited.mutate('query m() { insert Person { name: "eve" } }')
+        restricted.mutate('query m() { insert Person { name: "eve" } }')
 
     assert "pay" not in str(found.value)
     assert graph.tables()["node:Person"].row_count == 0
@@ -385,7 +387,7 @@ def test_an_insert_that_needs_a_hidden_property_does_not_name_it(tmp_path: Path)
 def test_a_snapshot_leaves_out_types_that_are_never_seen_and_edges_to_them(tmp_path: Path) -> None:
     graph = team_graph(tmp_path)
 
-    told = see_as_reader(graph, {"Person": TypeView((), frozenset())}).tables()
+    tables = see_as_reader(graph, {"Person": TypeView((), frozenset())}).tables()
 
     assert {"node:Person", "edge:Knows", "edge:Sits"} < graph.tables().keys()
-    assert told.keys() == graph.tables().keys() - {"node:Person", "edge:Knows", "edge:Sits"}
+    assert tables.keys() == graph.tables().keys() - {"node:Person", "edge:Knows", "edge:Sits"}

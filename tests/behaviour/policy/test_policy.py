@@ -1,4 +1,4 @@
-"""A policy holds for every call of a graph that was opened with it, and for nothing else."""
+"""A policy applies to every call of a graph that was opened with it, and to nothing else."""
 
 from pathlib import Path
 
@@ -25,40 +25,40 @@ LOCAL_DEEDS = sorted(name for name, each in CALL_BY_NAME.items() if each.is_loca
 GUARDED_DEEDS = sorted(name for name, each in CALL_BY_NAME.items() if each.needs)
 
 
-def test_every_call_of_a_graph_is_listed_with_what_it_asks_for() -> None:
+def test_every_call_of_a_graph_is_listed_with_its_permissions() -> None:
     public = {name for name in dir(Graph) if not name.startswith("_")}
 
     assert public == set(CALL_BY_NAME)
 
 
 @pytest.mark.parametrize("name", LOCAL_DEEDS)
-def test_who_is_allowed_what_a_call_needs_may_make_it(name: str, tmp_path: Path) -> None:
-    deed = CALL_BY_NAME[name]
-    graph = under(people_graph(tmp_path), allowing(need.action for need in deed.needs))
+def test_an_actor_with_the_needed_permissions_may_make_a_call(name: str, tmp_path: Path) -> None:
+    call = CALL_BY_NAME[name]
+    graph = under(people_graph(tmp_path), allowing(need.action for need in call.needs))
 
-    deed.run(graph)
+    call.run(graph)
 
 
 @pytest.mark.parametrize("name", GUARDED_DEEDS)
-def test_who_lacks_one_thing_that_a_call_needs_is_denied(name: str, tmp_path: Path) -> None:
-    deed = CALL_BY_NAME[name]
+def test_an_actor_without_one_needed_permission_is_denied(name: str, tmp_path: Path) -> None:
+    call = CALL_BY_NAME[name]
     graph = people_graph(tmp_path)
 
-    for need in deed.needs:
+    for need in call.needs:
         policed = under(graph, allowing(EVERYTHING - {need.action}))
         with unchanged(graph), pytest.raises(PolicyDeniedError) as denied:
-            deed.run(policed)
+            call.run(policed)
 
         error = denied.value
         assert error.actor == "ann"
         found = (error.action, error.branch, error.target)
-        # Of two needs of one action the first is asked for first.
-        assert found in {(each.action, each.branch, each.target) for each in deed.needs}
+        # Of two needs of one action the first is checked first.
+        assert found in {(each.action, each.branch, each.target) for each in call.needs}
         assert error.action == need.action
 
 
 @pytest.mark.parametrize("name", GUARDED_DEEDS)
-def test_under_a_policy_nobody_calls_without_a_name(name: str, tmp_path: Path) -> None:
+def test_under_a_policy_a_call_needs_an_actor(name: str, tmp_path: Path) -> None:
     graph = people_graph(tmp_path)
     policed = under(graph, allowing(EVERYTHING), actor=None)
 
@@ -66,15 +66,15 @@ def test_under_a_policy_nobody_calls_without_a_name(name: str, tmp_path: Path) -
         CALL_BY_NAME[name].run(policed)
 
 
-def test_without_a_policy_everybody_may_do_everything(tmp_path: Path) -> None:
+def test_without_a_policy_any_actor_may_make_any_call(tmp_path: Path) -> None:
     graph = under(people_graph(tmp_path), None, actor=None)
 
-    graph.mutate(ADD_EVE, actor="somebody")
+    graph.mutate(ADD_EVE, actor="anyone")
 
-    assert graph.commits()[-1].actor == "somebody"
+    assert graph.commits()[-1].actor == "anyone"
 
 
-def test_a_commit_is_judged_by_the_branch_that_it_belongs_to(tmp_path: Path) -> None:
+def test_access_to_a_commit_is_that_to_its_branch(tmp_path: Path) -> None:
     graph = people_graph(tmp_path)
     on_main, on_draft = graph.head(), graph.head("draft")
     policed = under(graph, _reading_only("protected"))
@@ -89,7 +89,7 @@ def test_a_commit_is_judged_by_the_branch_that_it_belongs_to(tmp_path: Path) -> 
         policed.branches()
 
 
-def test_a_branch_that_may_not_be_read_is_not_told_from_one_that_is_not_there(
+def test_an_unreadable_branch_is_refused_like_a_missing_one(
     tmp_path: Path,
 ) -> None:
     policed = under(people_graph(tmp_path), _reading_only("protected"))
@@ -99,7 +99,7 @@ def test_a_branch_that_may_not_be_read_is_not_told_from_one_that_is_not_there(
             policed.query(NAMES, branch=branch)
 
 
-def test_a_call_speaks_for_nobody_else(tmp_path: Path) -> None:
+def test_a_call_cannot_name_another_actor(tmp_path: Path) -> None:
     graph = people_graph(tmp_path)
     policed = under(graph, allowing(EVERYTHING))
 
@@ -156,17 +156,17 @@ def test_a_graph_for_another_actor_is_closed_alone_or_with_the_one_it_is_of(
         cyd.head()
 
 
-def test_what_keeps_a_graph_up_for_another_actor_stops_with_the_graph(tmp_path: Path) -> None:
+def test_the_reconciler_of_another_actor_stops_with_the_graph(tmp_path: Path) -> None:
     graph = people_graph(tmp_path)
-    upkeep = graph.for_actor("ben").reconciler()
-    upkeep.start()
+    reconciler = graph.for_actor("ben").reconciler()
+    reconciler.start()
 
     graph.close()
 
-    assert not upkeep.is_running
+    assert not reconciler.is_running
 
 
-def test_a_transaction_is_judged_on_the_branch_that_it_began_on(tmp_path: Path) -> None:
+def test_a_transaction_is_authorized_on_the_branch_that_it_began_on(tmp_path: Path) -> None:
     graph = people_graph(tmp_path)
     policed = under(graph, _drafting())
 
@@ -183,7 +183,7 @@ def test_a_transaction_is_judged_on_the_branch_that_it_began_on(tmp_path: Path) 
         policed.transaction("main")
 
 
-def test_a_load_that_starts_a_branch_has_to_be_allowed_both(tmp_path: Path) -> None:
+def test_a_load_that_creates_a_branch_needs_both_permissions(tmp_path: Path) -> None:
     graph = people_graph(tmp_path)
     rows = node("Person", name="Fay")
 
@@ -203,7 +203,7 @@ def test_a_load_that_starts_a_branch_has_to_be_allowed_both(tmp_path: Path) -> N
     assert "more" in graph.branches()
 
 
-def test_what_an_algorithm_finds_is_written_by_those_who_may_change(tmp_path: Path) -> None:
+def test_writing_back_a_result_needs_the_change_permission(tmp_path: Path) -> None:
     graph = people_graph(tmp_path)
     ranks = under(graph, allowing({Action.READ})).algorithms("Knows").pagerank()
     allowed = under(graph, allowing({Action.READ, Action.CHANGE})).algorithms("Knows").pagerank()
@@ -214,13 +214,13 @@ def test_what_an_algorithm_finds_is_written_by_those_who_may_change(tmp_path: Pa
     assert allowed.write_property("rank").affected_nodes == 2
 
 
-def test_recovering_is_nobodys_act(tmp_path: Path) -> None:
+def test_recovery_needs_no_permission(tmp_path: Path) -> None:
     graph = people_graph(tmp_path)
 
     under(graph, allowing(()), actor=None).refresh()
 
 
-def test_a_dry_run_of_a_merge_is_for_those_who_may_merge(tmp_path: Path) -> None:
+def test_a_dry_run_of_a_merge_needs_the_merge_permission(tmp_path: Path) -> None:
     policed = under(people_graph(tmp_path), allowing({Action.READ}))
 
     with pytest.raises(PolicyDeniedError, match="branch_merge"):

@@ -1,4 +1,4 @@
-"""Whoever sees a part of a graph learns nothing of the rest by any read."""
+"""A restricted caller learns nothing of hidden rows by any read."""
 
 from __future__ import annotations
 
@@ -14,51 +14,52 @@ from tests.support.restricted_graphs import RED, SCHEMA, UNPAID, read_rows, team
 from tests.support.views import TypeViews, see_as, see_as_reader
 
 
-def test_an_aggregate_counts_and_adds_up_only_what_is_seen(tmp_path: Path) -> None:
-    limited = see_as_reader(team_graph(tmp_path), RED)
+def test_an_aggregate_covers_only_visible_rows(tmp_path: Path) -> None:
+    restricted = see_as_reader(team_graph(tmp_path), RED)
 
     found = read_rows(
-        limited, "match { $p: Person } return { count($p) as n, sum($p.pay) as total }"
+        restricted, "match { $p: Person } return { count($p) as n, sum($p.pay) as total }"
     )
 
     assert found == [[2, 40]]
 
 
-def test_a_path_does_not_lead_through_a_node_that_is_not_seen(tmp_path: Path) -> None:
-    limited = see_as_reader(team_graph(tmp_path), RED)
+def test_a_path_does_not_pass_through_a_hidden_node(tmp_path: Path) -> None:
+    restricted = see_as_reader(team_graph(tmp_path), RED)
 
     found = read_rows(
-        limited, 'match { $p: Person { name: "ann" } $p knows{1,3} $q } return { $q.name as name }'
+        restricted,
+        'match { $p: Person { name: "ann" } $p knows{1,3} $q } return { $q.name as name }',
     )
 
     assert found == [["ann"]]
 
 
-def test_the_number_of_neighbours_is_that_of_those_who_are_seen(tmp_path: Path) -> None:
-    limited = see_as_reader(team_graph(tmp_path), RED)
+def test_the_number_of_neighbours_counts_visible_nodes(tmp_path: Path) -> None:
+    restricted = see_as_reader(team_graph(tmp_path), RED)
 
     found = read_rows(
-        limited, "match { $p: Person $p knows $_ } return { $p.name as name, count(*) as n }"
+        restricted, "match { $p: Person $p knows $_ } return { $p.name as name, count(*) as n }"
     )
 
     assert found == [["ann", 1]]
 
 
-def test_an_edge_to_what_is_not_seen_does_not_make_a_not_block_fail(tmp_path: Path) -> None:
-    limited = see_as_reader(team_graph(tmp_path), RED)
+def test_an_edge_to_a_hidden_node_does_not_fail_a_not_block(tmp_path: Path) -> None:
+    restricted = see_as_reader(team_graph(tmp_path), RED)
 
     found = read_rows(
-        limited, "match { $d: Desk not { $p: Person $p sits $d } } return { $d.tag as tag }"
+        restricted, "match { $d: Desk not { $p: Person $p sits $d } } return { $d.tag as tag }"
     )
 
     assert found == [["d1"]]
 
 
-def test_an_optional_block_finds_nothing_in_what_is_not_seen(tmp_path: Path) -> None:
-    limited = see_as_reader(team_graph(tmp_path), RED)
+def test_an_optional_block_finds_no_hidden_row(tmp_path: Path) -> None:
+    restricted = see_as_reader(team_graph(tmp_path), RED)
 
     found = read_rows(
-        limited,
+        restricted,
         "match { $d: Desk optional { $p: Person $p sits $d } } "
         "return { $d.tag as tag, $p.name as name }",
     )
@@ -66,17 +67,17 @@ def test_an_optional_block_finds_nothing_in_what_is_not_seen(tmp_path: Path) -> 
     assert found == [["d1", None]]
 
 
-def test_a_text_is_not_found_in_what_is_not_seen(tmp_path: Path) -> None:
-    limited = see_as_reader(team_graph(tmp_path), RED)
+def test_a_search_finds_no_hidden_row(tmp_path: Path) -> None:
+    restricted = see_as_reader(team_graph(tmp_path), RED)
 
     found = read_rows(
-        limited, 'match { $p: Person search($p.bio, "fox") } return { $p.name as name }'
+        restricted, 'match { $p: Person search($p.bio, "fox") } return { $p.name as name }'
     )
 
     assert found == [["ann"]]
 
 
-def test_a_score_does_not_tell_how_common_a_word_is_in_what_is_not_seen(tmp_path: Path) -> None:
+def test_a_score_does_not_reveal_word_frequencies_of_hidden_rows(tmp_path: Path) -> None:
     graph = team_graph(tmp_path / "whole")
     alone = build_graph(
         tmp_path / "part",
@@ -92,11 +93,11 @@ def test_a_score_does_not_tell_how_common_a_word_is_in_what_is_not_seen(tmp_path
     assert found != read_rows(graph, score)[::2]
 
 
-def test_the_nearest_are_the_nearest_of_those_who_are_seen(tmp_path: Path) -> None:
-    limited = see_as_reader(team_graph(tmp_path), RED)
+def test_the_nearest_rows_are_the_nearest_visible_rows(tmp_path: Path) -> None:
+    restricted = see_as_reader(team_graph(tmp_path), RED)
 
     found = read_rows(
-        limited,
+        restricted,
         "match { $p: Person } return { $p.name as name } "
         "order { nearest($p.face, [0.0, 1.0]) } limit 2",
     )
@@ -104,34 +105,36 @@ def test_the_nearest_are_the_nearest_of_those_who_are_seen(tmp_path: Path) -> No
     assert found == [["ann"], ["cat"]]
 
 
-def test_an_index_answers_with_what_is_seen(tmp_path: Path) -> None:
+def test_an_index_returns_only_visible_rows(tmp_path: Path) -> None:
     rows = [node("Person", name=f"p{n:05d}", team="red" if n % 3 else "blue") for n in range(9_000)]
     graph = build_graph(tmp_path, SCHEMA, *rows)
     graph.ensure_indices()
-    limited = see_as_reader(graph, RED)
+    restricted = see_as_reader(graph, RED)
 
     seen, unseen = (
         read_rows(
-            limited, f'match {{ $p: Person {{ name: "{name}" }} }} return {{ $p.name as name }}'
+            restricted, f'match {{ $p: Person {{ name: "{name}" }} }} return {{ $p.name as name }}'
         )
         for name in ("p04000", "p03000")
     )
 
     assert (seen, unseen) == ([["p04000"]], [])
-    assert limited.tables()["node:Person"].row_count == 6_000
+    assert restricted.tables()["node:Person"].row_count == 6_000
 
 
-def test_few_rows_of_many_are_found_where_they_lie(tmp_path: Path) -> None:
+def test_few_visible_rows_of_many_are_found_by_index(tmp_path: Path) -> None:
     rows = [node("Person", name=f"p{n:05d}", pay=n, bio=f"fox {n % 7}") for n in range(6_000)]
     graph = build_graph(tmp_path, SCHEMA, *rows, edge("Knows", "p03000", "p05999", since=1))
     graph.mutate("query m() { delete Person where pay in [2, 2999] }")
-    limited = see_as_reader(
+    restricted = see_as_reader(
         graph, {"Person": TypeView(("pay in [1, 2, 3000, 5999]",), frozenset())}
     )
 
-    found = read_rows(limited, "match { $p: Person } return { $p.name as name, $p.bio as bio }")
-    walked = read_rows(limited, "match { $p: Person $p knows $q } return { $q.pay as pay }")
-    scored = read_rows(limited, 'match { $p: Person search($p.bio, "4") } return { $p.pay as pay }')
+    found = read_rows(restricted, "match { $p: Person } return { $p.name as name, $p.bio as bio }")
+    walked = read_rows(restricted, "match { $p: Person $p knows $q } return { $q.pay as pay }")
+    scored = read_rows(
+        restricted, 'match { $p: Person search($p.bio, "4") } return { $p.pay as pay }'
+    )
 
     assert found == [["p00001", "fox 1"], ["p03000", "fox 4"], ["p05999", "fox 0"]]
     assert (walked, scored) == ([[5999]], [[3000]])
@@ -139,30 +142,30 @@ def test_few_rows_of_many_are_found_where_they_lie(tmp_path: Path) -> None:
 
 def test_a_hidden_property_is_as_unknown_as_one_that_never_was(tmp_path: Path) -> None:
     graph = team_graph(tmp_path)
-    limited = see_as_reader(graph, UNPAID)
+    restricted = see_as_reader(graph, UNPAID)
     text = "match { $p: Person } return { $p.%s as x }"
 
     with pytest.raises(CompileError) as hidden:
-        read_rows(limited, text % "pay")
+        read_rows(restricted, text % "pay")
     with pytest.raises(CompileError) as unknown:
-        read_rows(limited, text % "pax")
+        read_rows(restricted, text % "pax")
 
     assert str(hidden.value) == str(unknown.value).replace("pax", "pay")
-    assert "pay" not in limited.schema_source
+    assert "pay" not in restricted.schema_source
     assert "pay" in graph.schema_source
 
 
 def test_a_hidden_property_is_in_no_row(tmp_path: Path) -> None:
-    limited = see_as_reader(team_graph(tmp_path), UNPAID)
+    restricted = see_as_reader(team_graph(tmp_path), UNPAID)
 
-    (exported,) = (line for line in limited.export() if '"ann"' in line and '"type"' in line)
+    (exported,) = (line for line in restricted.export() if '"ann"' in line and '"type"' in line)
 
     assert "pay" not in exported
-    assert "pay" not in (limited.entity("Person", "ann") or {})
-    assert "pay" not in limited.export_batches("Person").schema.names
+    assert "pay" not in (restricted.entity("Person", "ann") or {})
+    assert "pay" not in restricted.export_batches("Person").schema.names
 
 
-def test_who_is_asking_decides_what_is_seen(tmp_path: Path) -> None:
+def test_the_visible_rows_depend_on_the_actor(tmp_path: Path) -> None:
     own: TypeViews = {"Person": TypeView(("name = $actor",), frozenset())}
     graph = team_graph(tmp_path)
     ann = see_as(graph, {"ann": own, "cat": own}, actor="ann")
@@ -175,14 +178,14 @@ def test_who_is_asking_decides_what_is_seen(tmp_path: Path) -> None:
     assert len(read_rows(ann.for_actor("boss"), names)) == 4
 
 
-def test_a_row_is_seen_as_soon_as_a_condition_holds_and_no_longer(tmp_path: Path) -> None:
+def test_a_row_is_visible_while_a_condition_holds(tmp_path: Path) -> None:
     graph = team_graph(tmp_path)
-    limited = see_as_reader(graph, RED)
+    restricted = see_as_reader(graph, RED)
     before = graph.head()
     graph.mutate('query m() { update Person set { team: "red" } where name = "bob" }')
     graph.mutate('query m() { update Person set { team: "blue" } where name = "cat" }')
 
-    found = [(each.type, each.id, each.op) for each in limited.diff(before, "main")]
+    found = [(each.type, each.id, each.op) for each in restricted.diff(before, "main")]
 
     edges = {id: row["since"] for id, row in contents(graph)["Knows"].items()}
     (first,) = (id for id, since in edges.items() if since == 1)
@@ -195,29 +198,29 @@ def test_a_row_is_seen_as_soon_as_a_condition_holds_and_no_longer(tmp_path: Path
     ]
 
 
-def test_the_feed_tells_of_changes_to_what_is_seen(tmp_path: Path) -> None:
+def test_the_feed_contains_only_changes_to_visible_rows(tmp_path: Path) -> None:
     graph = team_graph(tmp_path)
-    limited = see_as_reader(graph, RED)
-    feed = limited.changes("now")
+    restricted = see_as_reader(graph, RED)
+    feed = restricted.changes("now")
     graph.mutate('query m() { update Person set { pay: 1 } where name = "bob" }')
     graph.mutate('query m() { update Person set { pay: 1 } where name = "cat" }')
 
-    told = [[(each.id, each.op) for each in commit.changes] for commit in feed]
+    changes = [[(each.id, each.op) for each in commit.changes] for commit in feed]
 
-    assert told == [[], [("cat", "update")]]
+    assert changes == [[], [("cat", "update")]]
 
 
-def test_a_commit_of_the_past_is_seen_through_the_same_limits(tmp_path: Path) -> None:
+def test_an_old_commit_is_read_under_the_same_row_filters(tmp_path: Path) -> None:
     graph = team_graph(tmp_path)
-    limited = see_as_reader(graph, RED)
+    restricted = see_as_reader(graph, RED)
     past = graph.head()
     graph.mutate('query m() { delete Person where name = "ann" }')
 
-    assert limited.entity("Person", "bob", commit=past) is None
-    assert limited.entity("Person", "ann", commit=past) is not None
+    assert restricted.entity("Person", "bob", commit=past) is None
+    assert restricted.entity("Person", "ann", commit=past) is not None
 
 
-def test_a_type_that_was_renamed_is_limited_in_the_past_as_well(tmp_path: Path) -> None:
+def test_a_renamed_type_is_restricted_in_old_commits_as_well(tmp_path: Path) -> None:
     graph = build_graph(
         tmp_path,
         "node Human { name: String @key  pay: I32? }",
@@ -228,13 +231,13 @@ def test_a_type_that_was_renamed_is_limited_in_the_past_as_well(tmp_path: Path) 
     graph.apply_schema(
         'node Person @rename_from("Human") { name: String @key  wage: I32? @rename_from("pay") }'
     )
-    limited = see_as_reader(graph, {"Person": TypeView(('name = "ann"',), frozenset({"wage"}))})
+    restricted = see_as_reader(graph, {"Person": TypeView(('name = "ann"',), frozenset({"wage"}))})
 
-    assert limited.entity("Human", "bob", commit=past) is None
-    assert limited.entity("Human", "ann", commit=past) == {"id": "ann", "name": "ann"}
+    assert restricted.entity("Human", "bob", commit=past) is None
+    assert restricted.entity("Human", "ann", commit=past) == {"id": "ann", "name": "ann"}
 
 
-def test_a_state_older_than_the_property_of_a_limit_has_none_of_its_values(tmp_path: Path) -> None:
+def test_a_filtered_property_is_null_in_commits_before_it_was_added(tmp_path: Path) -> None:
     graph = build_graph(
         tmp_path, "node Note { tag: String @key }", node("Note", tag="a"), node("Note", tag="b")
     )
@@ -250,7 +253,7 @@ def test_a_state_older_than_the_property_of_a_limit_has_none_of_its_values(tmp_p
     assert [(each.id, each.op) for each in raised.diff(past, "main")] == [("a", "insert")]
 
 
-def test_a_limit_by_a_property_that_had_another_name_does_not_show_the_past(
+def test_a_filter_on_a_renamed_property_does_not_reveal_old_commits(
     tmp_path: Path,
 ) -> None:
     graph = build_graph(
@@ -258,41 +261,41 @@ def test_a_limit_by_a_property_that_had_another_name_does_not_show_the_past(
     )
     past = graph.head()
     graph.apply_schema('node Note { tag: String @key  level: I32? @rename_from("rank") }')
-    limited = see_as_reader(graph, {"Note": TypeView(("level is null",), frozenset())})
+    restricted = see_as_reader(graph, {"Note": TypeView(("level is null",), frozenset())})
 
     with pytest.raises(ForbiddenError):
-        limited.entity("Note", "a", commit=past)
+        restricted.entity("Note", "a", commit=past)
 
 
-def test_a_blob_of_what_is_not_seen_is_not_found(tmp_path: Path) -> None:
-    limited = see_as_reader(team_graph(tmp_path), RED)
+def test_a_blob_of_a_hidden_row_is_not_found(tmp_path: Path) -> None:
+    restricted = see_as_reader(team_graph(tmp_path), RED)
 
     with pytest.raises(NotFoundError):
-        limited.read_blob("Person", "bob", "photo")
+        restricted.read_blob("Person", "bob", "photo")
 
-    assert limited.read_blob("Person", "ann", "photo").content == b"\0\0\0"
+    assert restricted.read_blob("Person", "ann", "photo").content == b"\0\0\0"
 
 
-def test_an_algorithm_walks_over_what_is_seen(tmp_path: Path) -> None:
-    limited = see_as_reader(team_graph(tmp_path), RED)
+def test_an_algorithm_runs_on_visible_rows(tmp_path: Path) -> None:
+    restricted = see_as_reader(team_graph(tmp_path), RED)
 
-    found = limited.algorithms("Knows").degrees().rows
+    found = restricted.algorithms("Knows").degrees().rows
 
     assert [(row["id"], row["degree"]) for row in found] == [("ann", 2), ("cat", 0)]
 
 
-def test_an_explanation_counts_what_is_seen(tmp_path: Path) -> None:
-    limited = see_as_reader(team_graph(tmp_path), RED)
+def test_an_explanation_counts_visible_rows(tmp_path: Path) -> None:
+    restricted = see_as_reader(team_graph(tmp_path), RED)
 
-    steps = limited.explain("query q() { match { $p: Person } return { $p.name } }")
+    steps = restricted.explain("query q() { match { $p: Person } return { $p.name } }")
 
     assert "of 2 nodes" in steps
 
 
-def test_files_hold_what_is_seen(tmp_path: Path) -> None:
-    limited = see_as_reader(team_graph(tmp_path / "g"), RED)
+def test_exported_files_contain_only_visible_rows(tmp_path: Path) -> None:
+    restricted = see_as_reader(team_graph(tmp_path / "g"), RED)
 
-    report = limited.export_files(tmp_path / "out", format="ndjson")
+    report = restricted.export_files(tmp_path / "out", format="ndjson")
 
     assert {each.type: each.rows for each in report.types} == {
         "Desk": 1,
@@ -314,15 +317,15 @@ def test_files_hold_what_is_seen(tmp_path: Path) -> None:
     ],
     ids=["unknown property", "no condition", "two statements", "hidden key"],
 )
-def test_a_limit_that_cannot_be_applied_shows_nothing(types: TypeViews, tmp_path: Path) -> None:
-    limited = see_as_reader(team_graph(tmp_path), types)
+def test_a_filter_that_cannot_be_applied_hides_all_rows(types: TypeViews, tmp_path: Path) -> None:
+    restricted = see_as_reader(team_graph(tmp_path), types)
 
     with pytest.raises(ForbiddenError):
-        read_rows(limited, "match { $d: Desk } return { $d.tag }")
+        read_rows(restricted, "match { $d: Desk } return { $d.tag }")
 
 
-def test_every_call_of_a_graph_is_limited_or_refused_or_tells_of_no_row() -> None:
-    limited = {
+def test_every_call_of_a_graph_is_restricted_or_refused_or_returns_no_row() -> None:
+    restricted = {
         "algorithms", "changes", "diff", "entity", "explain", "export", "export_batches",
         "export_files", "query", "read_blob", "replay", "retrieve", "retrieve_by", "schema_source",
         "snapshot", "tables", "transaction",
@@ -339,4 +342,4 @@ def test_every_call_of_a_graph_is_limited_or_refused_or_tells_of_no_row() -> Non
 
     public = {name for name in dir(Graph) if not name.startswith("_")}
 
-    assert public == limited | refused | rowless
+    assert public == restricted | refused | rowless

@@ -1,4 +1,4 @@
-"""Whoever sees a part of a graph may add to it, and learns nothing of the rest by writing."""
+"""A restricted caller may add rows, and learns nothing of hidden rows by writing."""
 
 from __future__ import annotations
 
@@ -50,58 +50,58 @@ REFUSED: tuple[Callable[[Graph], object], ...] = (
 
 @pytest.mark.parametrize("number", range(len(REFUSED)))
 @pytest.mark.parametrize("types", [RED, UNPAID], ids=["rows", "properties"])
-def test_what_would_look_at_everything_is_refused(
+def test_a_call_that_would_read_hidden_rows_is_refused(
     number: int, types: TypeViews, tmp_path: Path
 ) -> None:
     graph = team_graph(tmp_path)
     graph.create_branch("other")
-    limited = see_as_reader(graph, types)
+    restricted = see_as_reader(graph, types)
     before = contents(graph)
 
     with pytest.raises(ForbiddenError):
-        REFUSED[number](limited)
+        REFUSED[number](restricted)
 
     assert contents(graph) == before
 
 
 def test_new_rows_may_be_inserted_and_loaded(tmp_path: Path) -> None:
     graph = team_graph(tmp_path)
-    limited = see_as_reader(graph, RED)
+    restricted = see_as_reader(graph, RED)
 
-    limited.mutate('query m() { insert Person { name: "eve", team: "blue" } }')
-    limited.load(ndjson(node("Desk", tag="d2")), mode="append")
+    restricted.mutate('query m() { insert Person { name: "eve", team: "blue" } }')
+    restricted.load(ndjson(node("Desk", tag="d2")), mode="append")
 
-    assert limited.entity("Person", "eve") is None
+    assert restricted.entity("Person", "eve") is None
     assert graph.entity("Person", "eve") is not None
-    assert limited.entity("Desk", "d2") is not None
+    assert restricted.entity("Desk", "d2") is not None
 
 
 @pytest.mark.parametrize("name", ["ann", "bob"])
-def test_an_insert_does_not_take_the_place_of_a_row(name: str, tmp_path: Path) -> None:
+def test_an_insert_does_not_replace_a_hidden_row(name: str, tmp_path: Path) -> None:
     graph = team_graph(tmp_path)
-    limited = see_as_reader(graph, RED)
+    restricted = see_as_reader(graph, RED)
     before = contents(graph)
 
     with pytest.raises(KeyConflictError):
-        limited.mutate(f'query m() {{ insert Person {{ name: "{name}", pay: 1 }} }}')
+        restricted.mutate(f'query m() {{ insert Person {{ name: "{name}", pay: 1 }} }}')
     with pytest.raises(KeyConflictError):
-        limited.load(ndjson(node("Person", name=name)), mode="append")
+        restricted.load(ndjson(node("Person", name=name)), mode="append")
 
     assert contents(graph) == before
 
 
 def test_an_insert_that_names_a_hidden_property_does_not_compile(tmp_path: Path) -> None:
-    limited = see_as_reader(team_graph(tmp_path), UNPAID)
+    restricted = see_as_reader(team_graph(tmp_path), UNPAID)
 
     with pytest.raises(CompileError):
-        limited.mutate('query m() { insert Person { name: "eve", pay: 1 } }')
+        restricted.mutate('query m() { insert Person { name: "eve", pay: 1 } }')
 
 
 def test_a_transaction_sees_what_its_branch_shows(tmp_path: Path) -> None:
     graph = team_graph(tmp_path)
-    limited = see_as_reader(graph, RED)
+    restricted = see_as_reader(graph, RED)
 
-    with limited.transaction() as tx:
+    with restricted.transaction() as tx:
         tx.mutate('query m() { insert Person { name: "eve", team: "red" } }')
         found = tx.query("query q() { match { $p: Person } return { $p.name as name } }").rows
 
@@ -111,10 +111,10 @@ def test_a_transaction_sees_what_its_branch_shows(tmp_path: Path) -> None:
 
 def test_a_conflict_at_the_end_of_a_transaction_shows_no_row_of_others(tmp_path: Path) -> None:
     graph = team_graph(tmp_path)
-    limited = see_as_reader(graph, RED)
+    restricted = see_as_reader(graph, RED)
 
     def meet() -> None:
-        with limited.transaction() as tx:
+        with restricted.transaction() as tx:
             tx.mutate('query m() { insert Person { name: "eve", pay: 1 } }')
             graph.mutate('query m() { insert Person { name: "eve", pay: 2 } }')
 
@@ -125,7 +125,7 @@ def test_a_conflict_at_the_end_of_a_transaction_shows_no_row_of_others(tmp_path:
     assert (conflict.id, conflict.base, conflict.target) == ("eve", None, None)
 
 
-def test_a_broken_rule_does_not_tell_who_else_is_concerned(tmp_path: Path) -> None:
+def test_a_violation_does_not_reveal_hidden_rows(tmp_path: Path) -> None:
     graph = build_graph(
         tmp_path,
         "node Person { name: String @key  mail: String? @unique } "
@@ -134,31 +134,31 @@ def test_a_broken_rule_does_not_tell_who_else_is_concerned(tmp_path: Path) -> No
         node("Person", name="bob", mail="b@x"),
         edge("Leads", "ann", "bob"),
     )
-    limited = see_as_reader(graph, {"Person": TypeView(('name = "ann"',), frozenset())})
+    restricted = see_as_reader(graph, {"Person": TypeView(('name = "ann"',), frozenset())})
     again = node("Person", name="eve", mail="b@x")
 
     with pytest.raises(IntegrityError) as shared:
-        limited.load(ndjson(again), mode="append")
+        restricted.load(ndjson(again), mode="append")
     with pytest.raises(IntegrityError) as counted:
-        limited.mutate('query m() { insert Leads { from: "ann", to: "ann" } }')
+        restricted.mutate('query m() { insert Leads { from: "ann", to: "ann" } }')
 
     assert "bob" not in str(shared.value)
     assert "2" not in str(counted.value)
     assert counted.value.violations[0].value is None
 
 
-def test_the_history_does_not_tell_about_which_rows_somebody_decided(tmp_path: Path) -> None:
+def test_the_history_does_not_reveal_resolved_hidden_rows(tmp_path: Path) -> None:
     graph = team_graph(tmp_path)
     graph.create_branch("other")
     graph.mutate('query m() { update Person set { pay: 1 } where name = "bob" }')
     graph.mutate('query m() { update Person set { pay: 2 } where name = "bob" }', branch="other")
     merged = graph.merge("other", resolve={("Person", "bob"): "source"}).commit_id
     assert merged is not None
-    limited = see_as_reader(graph, RED)
+    restricted = see_as_reader(graph, RED)
 
-    (fed,) = (each.commit for each in limited.changes("beginning") if each.commit.id == merged)
-    (listed,) = (each for each in limited.commits() if each.id == merged)
+    (fed,) = (each.commit for each in restricted.changes("beginning") if each.commit.id == merged)
+    (listed,) = (each for each in restricted.commits() if each.id == merged)
 
     assert graph.commit(merged).notes.resolutions
-    for told in (fed, listed, limited.commit(merged)):
-        assert not told.notes.resolutions
+    for commit in (fed, listed, restricted.commit(merged)):
+        assert not commit.notes.resolutions

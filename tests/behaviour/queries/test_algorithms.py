@@ -1,4 +1,4 @@
-"""Algorithms over a graph: what they look at, how they answer, and answers written back."""
+"""Algorithms over a graph: their input, their results, and results written back."""
 
 from pathlib import Path
 
@@ -38,7 +38,7 @@ edge Lives: Person -> Place
 
 
 def town_graph(path: Path) -> Graph:
-    """Ann knows Bob, who knows Cyd; Dan knows nobody; Ann lives in Ulm, and Bob follows Ann."""
+    """Ann knows Bob, who knows Cyd; Dan knows no one; Ann lives in Ulm, and Bob follows Ann."""
     return build_graph(
         path,
         SCHEMA,
@@ -51,7 +51,7 @@ def town_graph(path: Path) -> Graph:
     )
 
 
-# What is looked at
+# Input
 
 
 def test_every_node_of_the_connected_types_has_a_row_in_order(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_an_analysis_is_of_a_branch_or_of_a_commit(tmp_path: Path) -> None:
     assert (on_main, on_draft, in_the_past) == ("Dan", "Ann", "Dan")
 
 
-def test_answers_of_one_object_are_of_one_commit(tmp_path: Path) -> None:
+def test_results_of_one_analysis_are_of_one_commit(tmp_path: Path) -> None:
     graph = town_graph(tmp_path)
     found = graph.algorithms("Knows")
 
@@ -118,14 +118,14 @@ def test_a_type_that_the_graph_does_not_have_is_not_found(tmp_path: Path) -> Non
         graph.algorithms([])
 
 
-def test_work_in_this_process_takes_no_session(tmp_path: Path) -> None:
+def test_in_process_work_starts_no_session(tmp_path: Path) -> None:
     graph = town_graph(tmp_path)
 
     with pytest.raises(InvalidValueError, match="does not accept a session"):
         graph.algorithms("Knows", spark=object())
 
 
-def test_what_would_take_too_much_memory_is_refused(
+def test_an_analysis_that_needs_too_much_memory_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph = town_graph(tmp_path)
@@ -163,7 +163,7 @@ def test_an_id_names_the_start_of_paths_where_there_is_one_type(tmp_path: Path) 
         graph.algorithms("Lives").shortest_paths("Ann")
 
 
-def test_paths_from_nowhere_are_refused(tmp_path: Path) -> None:
+def test_paths_from_a_missing_node_are_refused(tmp_path: Path) -> None:
     graph = town_graph(tmp_path)
 
     with pytest.raises(NotFoundError, match="Person 'Zoe' not found"):
@@ -185,7 +185,7 @@ def test_paths_that_take_too_much_memory_are_refused_and_distances_are_not(
     assert len(graph.algorithms("Knows").shortest_paths("Ann", with_paths=False)) == 3
 
 
-# Answers written back
+# Results written back
 
 
 def test_values_become_a_property_by_one_commit(tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_nodes_that_have_their_value_already_are_not_written(tmp_path: Path) -> 
     assert set(values(graph, "Person", "group").values()) == {"Ann"}
 
 
-def test_what_others_wrote_meanwhile_stays(tmp_path: Path) -> None:
+def test_concurrent_writes_are_preserved(tmp_path: Path) -> None:
     graph = town_graph(tmp_path)
     found = graph.algorithms("Knows").pagerank()
     graph.mutate('query q() { update Person set { age: 31 } where name = "Ann" }')
@@ -238,7 +238,7 @@ def test_what_others_wrote_meanwhile_stays(tmp_path: Path) -> None:
     assert values(graph, "Person", "rank")["Eve"] is None
 
 
-def test_values_go_to_the_branch_that_was_looked_at_unless_another_is_named(tmp_path: Path) -> None:
+def test_values_are_written_to_the_analysed_branch_unless_another_is_named(tmp_path: Path) -> None:
     graph = town_graph(tmp_path)
     graph.create_branch("draft")
     past = graph.algorithms("Knows", commit=graph.head()).degrees()
@@ -337,7 +337,7 @@ def test_rows_on_spark_stay_there_until_they_are_collected(
         found.to_spark(object())
 
 
-def test_what_others_write_while_spark_works_stays(
+def test_concurrent_writes_are_preserved_while_spark_works(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph = town_graph(tmp_path)

@@ -1,4 +1,4 @@
-"""Whatever a file holds, the compiler answers or refuses in time, and says where and why."""
+"""The compiler accepts or refuses any file in bounded time, and names position and reason."""
 
 from collections.abc import Callable
 
@@ -37,7 +37,7 @@ either_language = pytest.mark.parametrize(
 
 
 def refuse(compile: Compile, text: str) -> CompileError:
-    """The refusal of a text, polite and in time."""
+    """The refusal of a text, well-formed and in bounded time."""
     error = compile_or_refuse(lambda: compile(text))
     assert isinstance(error, CompileError)
     return error
@@ -52,7 +52,7 @@ def read(clauses: str, columns: str = "$p") -> str:
     return f"query q() {{ match {{ $p: Person {clauses} }} return {{ {columns} }} }}"
 
 
-# Text that is none
+# Text that is not a query
 
 
 @either_language
@@ -97,7 +97,7 @@ def test_a_character_that_no_text_can_hold_is_refused(
 
 @either_language
 @pytest.mark.parametrize("character", ["\u200b", "\u202e", "\ufeff", "\xa0", "\u2028", "\uff04"])
-def test_a_look_alike_of_white_space_or_a_sign_is_refused_where_it_stands(
+def test_a_look_alike_of_white_space_or_a_sign_is_refused_at_its_position(
     compile: Compile, character: str
 ) -> None:
     error = refuse(compile, f"//\n{character} node N {{}}")
@@ -285,7 +285,7 @@ def test_a_type_may_have_a_hundred_thousand_properties() -> None:
     assert len(catalog.nodes["N"].properties) == 100_000
 
 
-# Text full of faults
+# Text with many errors
 
 
 @pytest.mark.parametrize(
@@ -298,7 +298,7 @@ def test_a_type_may_have_a_hundred_thousand_properties() -> None:
     ],
     ids=["types", "edges", "constraints", "escapes"],
 )
-def test_five_thousand_faults_of_a_schema_are_not_all_told(text: str) -> None:
+def test_five_thousand_errors_of_a_schema_are_not_all_reported(text: str) -> None:
     error = refuse(as_schema, text)
 
     assert len(error.diagnostics) == DIAGNOSTICS_MAX
@@ -313,7 +313,7 @@ def test_five_thousand_faults_of_a_schema_are_not_all_told(text: str) -> None:
     ],
     ids=["conditions", "columns", "queries"],
 )
-def test_five_thousand_faults_of_queries_are_not_all_told(text: str) -> None:
+def test_five_thousand_errors_of_queries_are_not_all_reported(text: str) -> None:
     error = refuse(as_queries, text)
 
     assert len(error.diagnostics) == DIAGNOSTICS_MAX
@@ -325,7 +325,7 @@ def test_five_thousand_faults_of_queries_are_not_all_told(text: str) -> None:
 @pytest.mark.parametrize(
     "pattern", ["(a+)+$", "((((a*)*)*)*)*b", "(a|aa)+$", "(.*.*.*.*)*x", "a{1000}", "(x+x+)+y"]
 )
-def test_a_pattern_that_backtracks_for_ever_elsewhere_is_fine(pattern: str) -> None:
+def test_a_pattern_with_exponential_backtracking_elsewhere_is_accepted(pattern: str) -> None:
     with time_limit(1):
         catalog = compile_schema(Source("any.pg", f'node N {{ p: String @check(p, "{pattern}") }}'))
 

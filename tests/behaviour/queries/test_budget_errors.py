@@ -24,7 +24,7 @@ node Person { name: String @key  age: I32 }
 edge Knows: Person -> Person
 """
 
-EVERYBODY = query("match { $p: Person } return { $p.name }")
+ALL_PEOPLE = query("match { $p: Person } return { $p.name }")
 COUNTED = query("match { $p: Person } return { count(*) as people }")
 PAIRS = query("match { $p: Person $q: Person } return { $p.name, $q.name }")
 COUNTED_PAIRS = query("match { $p: Person $q: Person } return { count(*) as pairs }")
@@ -69,7 +69,7 @@ def open_with_budget(
     [PAIRS, BY_AGE, WALKS, REACH, UNNAMED],
     ids=["a product", "a join", "two hops", "many hops", "repeated rows"],
 )
-def test_a_query_that_needs_too_much_memory_is_refused_and_the_next_one_is_answered(
+def test_a_query_that_needs_too_much_memory_is_refused_and_the_next_one_runs(
     tmp_path: Path, text: str, traversal: TraversalMode
 ) -> None:
     crowd(tmp_path)
@@ -81,11 +81,11 @@ def test_a_query_that_needs_too_much_memory_is_refused_and_the_next_one_is_answe
     assert "the memory of a query" in str(refused.value)
     assert refused.value.limit < refused.value.found
     assert refused.value.outcome is Outcome.UNCHANGED
-    assert len(graph.query(EVERYBODY)) == PEOPLE
+    assert len(graph.query(ALL_PEOPLE)) == PEOPLE
 
 
 @pytest.mark.parametrize("text", [PAIRS, BY_AGE, WALKS, REACH, UNNAMED])
-def test_the_same_query_is_answered_when_it_may_have_the_memory(tmp_path: Path, text: str) -> None:
+def test_the_same_query_runs_with_enough_memory(tmp_path: Path, text: str) -> None:
     crowd(tmp_path)
     graph = open_with_budget(tmp_path, bytes_max=2**30)
 
@@ -99,7 +99,9 @@ def test_rows_that_are_only_counted_need_no_memory(tmp_path: Path) -> None:
     assert graph.query(COUNTED_PAIRS).rows == [{"pairs": PEOPLE * PEOPLE}]
 
 
-def test_more_rows_than_any_machine_holds_are_refused_before_they_are_made(tmp_path: Path) -> None:
+def test_more_rows_than_any_machine_can_store_are_refused_before_they_are_built(
+    tmp_path: Path,
+) -> None:
     crowd(tmp_path)
     graph = open_with_budget(tmp_path, bytes_max=2**30)
     body = "match { $p: Person " + "$p knows $_ " * 8 + "}"
@@ -121,7 +123,7 @@ def test_rows_beyond_the_limit_of_a_query_need_no_memory(tmp_path: Path) -> None
     assert [row["p.name"] for row in graph.query(text)] == ["p00"] * 4
 
 
-def test_a_query_that_takes_too_long_is_refused_and_the_next_one_is_answered(
+def test_a_query_that_takes_too_long_is_refused_and_the_next_one_runs(
     tmp_path: Path,
 ) -> None:
     crowd(tmp_path)
@@ -141,12 +143,12 @@ def test_the_time_of_a_query_starts_with_the_query(tmp_path: Path) -> None:
     shown = [0.0]
     graph = open_with_budget(tmp_path, clock=lambda: shown[0])
 
-    answers = []
+    counts = []
     for _ in range(3):
-        answers.append(len(graph.query(EVERYBODY)))
+        counts.append(len(graph.query(ALL_PEOPLE)))
         shown[0] += 100.0
 
-    assert answers == [PEOPLE] * 3
+    assert counts == [PEOPLE] * 3
 
 
 def test_explaining_a_query_that_costs_too_much_costs_nothing(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""One call may have less than the graph allows, and whoever asked for it may stop it."""
+"""One call may have a smaller budget than the graph allows, and its caller may stop it."""
 
 import itertools
 import math
@@ -33,7 +33,7 @@ PEOPLE = 30
 
 
 def crowd(path: Path, *, clock: Callable[[], float], seconds_max: float = 10.0) -> Graph:
-    """Thirty people who all know each other, asked by the given clock."""
+    """Thirty people who all know each other, queried under the given clock."""
     names = [f"p{number:02d}" for number in range(PEOPLE)]
     build_graph(
         path,
@@ -92,10 +92,10 @@ def test_limits_that_leave_nothing_are_refused(spent: float) -> None:
 
 def test_a_query_that_its_caller_stops_ends(tmp_path: Path) -> None:
     cancelled = threading.Event()
-    looks = itertools.count()
+    checks = itertools.count()
 
     def give_up() -> float:
-        if next(looks) == 3:
+        if next(checks) == 3:
             cancelled.set()
         return 0.0
 
@@ -106,7 +106,7 @@ def test_a_query_that_its_caller_stops_ends(tmp_path: Path) -> None:
 
     assert "stopped it" in str(stopped.value)
     assert stopped.value.outcome is Outcome.UNCHANGED
-    assert next(looks) <= 5, "it went on"
+    assert next(checks) <= 5, "it went on"
     assert len(graph.query(WALKS)) == PEOPLE**3
 
 
@@ -123,16 +123,16 @@ def test_a_query_that_was_stopped_before_it_began_reads_nothing(tmp_path: Path) 
 
 
 class StoppedError(Exception):
-    """What a caller's own code raises while a load reports to it."""
+    """An error that a progress callback of the caller raises."""
 
 
 def stages_of_load(graph: Graph, **options: str) -> list[str]:
-    """The stages that an unharmed load reports, one for each report."""
-    told: list[str] = []
+    """The stages that a complete load reports, one for each report."""
+    stages: list[str] = []
     graph.load(
-        rows_to_load(), mode="merge", progress=lambda stage, *_: told.append(stage), **options
+        rows_to_load(), mode="merge", progress=lambda stage, *_: stages.append(stage), **options
     )
-    return told
+    return stages
 
 
 def rows_to_load() -> object:
@@ -176,4 +176,4 @@ def test_a_load_reports_while_it_reads(tmp_path: Path) -> None:
 
     assert read == sorted(read)
     assert read[-1] == len(lines)
-    assert read[0] < len(lines), "it told nothing before the end"
+    assert read[0] < len(lines), "it reported nothing before the end"

@@ -1,4 +1,4 @@
-"""Four times the text costs about four times the work, whatever there is more of."""
+"""Four times the text costs about four times the work, whichever part of it grows."""
 
 import re
 from collections.abc import Callable
@@ -16,7 +16,7 @@ SIZE = 60
 GROWTH = 4
 RATIO_MAX = 4.6
 
-# What stands between « and » is repeated; # is the number of the repetition.
+# The text between « and » is repeated; # is the number of the repetition.
 SCHEMAS = {
     "node types": "«node N# { a: String @key b: I32? } »",
     "edge types": "node N {} «edge E#: N -> N @card(0..1) »",

@@ -1,4 +1,4 @@
-"""A plan as text: what each step would do, which way it would go, and why."""
+"""A plan as text: what each step would do, by which method, and why."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -51,10 +51,10 @@ def access_of(text: str) -> str:
     return found
 
 
-# What is said
+# Contents
 
 
-def test_a_plan_tells_each_step_in_order_with_its_conditions(tmp_path: Path) -> None:
+def test_a_plan_lists_each_step_in_order_with_its_conditions(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
 
     text = graph.explain(
@@ -84,16 +84,16 @@ def test_a_plan_tells_each_step_in_order_with_its_conditions(tmp_path: Path) -> 
 def test_a_plan_says_how_many_rows_there_are(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
 
-    everybody = graph.explain(query("match { $p: Person } return { $p.name }"))
-    nobody = build_graph(tmp_path / "empty", SCHEMA).explain(
+    populated = graph.explain(query("match { $p: Person } return { $p.name }"))
+    empty = build_graph(tmp_path / "empty", SCHEMA).explain(
         query("match { $p: Person } return { $p.name }")
     )
 
-    assert "scan $p: Person  (about 4 of 4 nodes)" in everybody
-    assert "scan $p: Person  (about 0 of 0 nodes)" in nobody
+    assert "scan $p: Person  (about 4 of 4 nodes)" in populated
+    assert "scan $p: Person  (about 0 of 0 nodes)" in empty
 
 
-def test_conditions_stand_where_they_are_evaluated_not_where_they_were_written(
+def test_a_plan_shows_conditions_where_they_are_evaluated(
     tmp_path: Path,
 ) -> None:
     graph = social_graph(tmp_path)
@@ -129,7 +129,7 @@ def test_a_plan_says_where_matches_are_counted_instead_of_listed(tmp_path: Path)
     assert said == [True, False, False]
 
 
-def test_an_expansion_that_cannot_find_anything_is_refused(tmp_path: Path) -> None:
+def test_an_expansion_that_cannot_match_is_refused(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
 
     with pytest.raises(CompileError, match="a second hop never starts"):
@@ -144,7 +144,7 @@ def test_an_expansion_that_cannot_find_anything_is_refused(tmp_path: Path) -> No
         ("$p.age > 3", "in memory: the columns were read before or are few"),
     ],
 )
-def test_a_scan_says_who_evaluates_its_conditions(
+def test_a_scan_shows_which_engine_evaluates_its_conditions(
     tmp_path: Path, conditions: str, said: str
 ) -> None:
     graph = many_people(tmp_path)
@@ -154,7 +154,7 @@ def test_a_scan_says_who_evaluates_its_conditions(
     assert said in text
 
 
-def test_a_condition_on_a_large_type_is_asked_of_lance_until_its_columns_are_in_memory(
+def test_a_condition_on_a_large_type_is_pushed_to_lance_until_its_columns_are_cached(
     tmp_path: Path,
 ) -> None:
     graph = build_graph(tmp_path, "node Place { name: String @key  size: I32 }")
@@ -163,25 +163,25 @@ def test_a_condition_on_a_large_type_is_asked_of_lance_until_its_columns_are_in_
     )
     text = query("match { $p: Place $p.size = 3 } return { count(*) as n }")
 
-    explained, answers = [], []
+    explained, results = [], []
     for _ in range(3):
         explained.append("by Lance" in graph.explain(text))
-        answers.append(graph.query(text).rows)
+        results.append(graph.query(text).rows)
 
     assert explained == [True, True, False]
-    assert answers == [[{"n": 714}]] * 3
+    assert results == [[{"n": 714}]] * 3
 
 
-# Which way edges are found
+# Traversal modes
 
 
-def test_few_edges_of_many_are_looked_up(tmp_path: Path) -> None:
+def test_few_edges_of_many_are_read_by_lookup(tmp_path: Path) -> None:
     graph = many_people(tmp_path)
 
     assert access_of(graph.explain(FRIENDS)) == f"{LOOKED_UP}: about 2 of 40 edges are needed"
 
 
-def test_edges_that_are_nearly_all_needed_are_held_in_memory(tmp_path: Path) -> None:
+def test_edges_are_cached_when_nearly_all_are_needed(tmp_path: Path) -> None:
     graph = many_people(tmp_path)
 
     text = graph.explain(query("match { $p: Person $p knows $f } return { $f.name }"))
@@ -189,7 +189,7 @@ def test_edges_that_are_nearly_all_needed_are_held_in_memory(tmp_path: Path) -> 
     assert access_of(text) == f"{IN_MEMORY}: about all 40 edges are needed"
 
 
-def test_a_long_walk_is_made_in_memory(tmp_path: Path) -> None:
+def test_a_long_traversal_runs_in_memory(tmp_path: Path) -> None:
     graph = many_people(tmp_path)
     hops = EXPAND_INDEXED_HOPS_MAX + 1
 
@@ -202,7 +202,7 @@ def test_a_long_walk_is_made_in_memory(tmp_path: Path) -> None:
     assert access_of(text) == f"{IN_MEMORY}: it goes {hops} hops"
 
 
-def test_a_plan_changes_when_the_edges_have_come_into_memory(tmp_path: Path) -> None:
+def test_a_plan_changes_when_the_edges_are_cached(tmp_path: Path) -> None:
     graph = many_people(tmp_path)
     before = access_of(graph.explain(FRIENDS))
 
@@ -222,7 +222,7 @@ def test_a_plan_changes_back_when_the_edges_are_written(tmp_path: Path) -> None:
     assert [row["f.name"] for row in graph.query(FRIENDS)] == ["p1", "p7"]
 
 
-def test_edges_that_are_asked_for_again_and_again_are_held_in_memory(tmp_path: Path) -> None:
+def test_frequently_read_edges_are_cached(tmp_path: Path) -> None:
     graph = many_people(tmp_path)
 
     ways = []
@@ -239,7 +239,9 @@ def test_edges_that_are_asked_for_again_and_again_are_held_in_memory(tmp_path: P
 @pytest.mark.parametrize(
     ("mode", "path"), [(TraversalMode.CSR, IN_MEMORY), (TraversalMode.INDEXED, LOOKED_UP)]
 )
-def test_a_forced_way_is_taken_and_said(tmp_path: Path, mode: TraversalMode, path: str) -> None:
+def test_a_forced_traversal_mode_is_used_and_shown(
+    tmp_path: Path, mode: TraversalMode, path: str
+) -> None:
     many_people(tmp_path).close()
     settings = make_settings(tmp_path, storage_options=None, durability="relaxed")
     graph = open_graph(replace(settings, traversal=mode), actor=None, is_read_only=True)
@@ -250,7 +252,9 @@ def test_a_forced_way_is_taken_and_said(tmp_path: Path, mode: TraversalMode, pat
     assert graph.query(every).rows == [{"n": 40}]
 
 
-def test_the_environment_forces_a_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_forces_a_traversal_mode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     many_people(tmp_path).close()
 
     monkeypatch.setenv("OMNIGRAPH_TRAVERSAL_MODE", "csr")
@@ -266,7 +270,7 @@ def test_the_environment_forces_a_way(tmp_path: Path, monkeypatch: pytest.Monkey
         ("OMNIGRAPH_EXPAND_INDEXED_MAX_HOPS", "it goes 1 hop"),
     ],
 )
-def test_the_environment_says_how_far_edges_are_looked_up(
+def test_the_environment_bounds_edge_lookups(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, reason: str
 ) -> None:
     many_people(tmp_path).close()
@@ -277,7 +281,7 @@ def test_the_environment_says_how_far_edges_are_looked_up(
     assert access_of(graph.explain(FRIENDS)) == f"{IN_MEMORY}: {reason}"
 
 
-def test_a_way_that_does_not_exist_cannot_be_forced(
+def test_an_unknown_traversal_mode_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     many_people(tmp_path).close()
@@ -289,7 +293,7 @@ def test_a_way_that_does_not_exist_cannot_be_forced(
     assert "teleport" in str(refused.value)
 
 
-# What explaining does not do
+# Side effects
 
 
 def test_explaining_reads_and_writes_nothing(tmp_path: Path) -> None:

@@ -59,7 +59,9 @@ READING = [
         ),
     ),
     case(
-        "K05", FLEET, (fleet("$q contains $m", "$q"), refused("T4", "unknown edge type `contains`"))
+        "K05",
+        FLEET,
+        (fleet("$q contains $m", "$q"), refused("T4", "unknown edge type `contains`")),
     ),
     case(
         "K07",
@@ -146,7 +148,9 @@ EXTENSIONS = [
         ),
     ),
     case(
-        "now", FLEET, (fleet("$p: Pilot", "now() as at"), compiles("project now() as at: DateTime"))
+        "now",
+        FLEET,
+        (fleet("$p: Pilot", "now() as at"), compiles("project now() as at: DateTime")),
     ),
 ]
 
@@ -156,7 +160,7 @@ def test_a_text_is_read_as_the_language_says(each: Case) -> None:
     require_outcomes(each)
 
 
-def test_a_query_that_the_text_does_not_hold_is_not_found() -> None:  # K08
+def test_a_query_that_is_not_in_the_text_is_not_found() -> None:  # K08
     source, catalog = Source("two.gq", TWO_QUERIES), compile_schema_text(FLEET)
 
     with pytest.raises(NotFoundError, match="query 'third' not found"):

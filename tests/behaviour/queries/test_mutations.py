@@ -1,4 +1,4 @@
-"""Sections G and H of the language: what a mutation may write, as far as text and schema tell."""
+"""Sections G and H of the language: what a mutation may write, as far as text and schema decide."""
 
 import pytest
 
@@ -313,7 +313,7 @@ def test_only_what_no_row_can_change_is_refused_before_writing(each: Case) -> No
     require_outcomes(each)
 
 
-def test_a_query_knows_whether_it_reads_or_writes() -> None:
+def test_a_query_is_classified_as_read_or_write() -> None:
     read = compile_text(FLEET, query("match { $p: Pilot } return { $p.handle }"))
     mutation = compile_text(FLEET, query('delete Pilot where handle = "ada"'))
 

@@ -1,4 +1,4 @@
-"""Sections A, B and C of the language: what a pattern may say, and how it will be walked."""
+"""Sections A, B and C of the language: what a pattern may contain, and how it is traversed."""
 
 import pytest
 
@@ -52,7 +52,11 @@ BINDINGS_AND_FILTERS = [
             compiles("filter $p.hours >= 330", "order by $p.handle asc"),
         ),
     ),
-    case("A05", FLEET, (fleet("$p: Pilot $p.hours != 330"), compiles("filter $p.hours != 330"))),
+    case(
+        "A05",
+        FLEET,
+        (fleet("$p: Pilot $p.hours != 330"), compiles("filter $p.hours != 330")),
+    ),
     case(
         "A07",
         FLEET,
@@ -113,7 +117,10 @@ BINDINGS_AND_FILTERS = [
     case(
         "A28",
         FLEET,
-        (fleet("$a: Pilot $b: Pilot $a != $b", "$a.handle"), refused("T7", "scalar operands")),
+        (
+            fleet("$a: Pilot $b: Pilot $a != $b", "$a.handle"),
+            refused("T7", "scalar operands"),
+        ),
     ),
     case(
         "A29",
@@ -377,7 +384,11 @@ NEGATIONS = [
             compiles("expand $p <-[FormsPattern]- $s: Signal", "filter $s.ts >= $since"),
         ),
     ),
-    case("C13", FLEET, (fleet("not { $p flies $_ } $p: Pilot"), refused("T9", "bound before it"))),
+    case(
+        "C13",
+        FLEET,
+        (fleet("not { $p flies $_ } $p: Pilot"), refused("T9", "bound before it")),
+    ),
     case(
         "C14",
         FLEET,

@@ -18,7 +18,7 @@ from tests.support.graphs import build_graph, edge, ndjson, node
 from tests.support.processes import output_of
 from tests.support.queries import query
 
-# Whatever a customer has is what a vault lacks, and every customer has one vault.
+# The sum of a customer and its vault is constant, and every customer has one vault.
 SCHEMA = """
 node Customer { name: String @key  balance: I64  note: String? }
 node Vault { name: String @key  balance: I64 }
@@ -103,7 +103,7 @@ def look(graph: Graph, read: str) -> Seen:
 
 
 def require_full_view(seen: Seen) -> None:
-    """Fail if rows of one result cannot be of one moment."""
+    """Fail if rows of one result cannot be of one commit."""
     match seen.read:
         case "pairs":
             torn = [row for row in seen.rows if row["c.name"] != row["v.name"]]
@@ -142,7 +142,7 @@ def require_replayed(path: Path, seen: Sequence[Seen]) -> None:
 
 
 def write_until(graph: Graph, is_over: threading.Event) -> None:
-    """Commit until nobody reads any more."""
+    """Commit until all readers have finished."""
     for number in range(WRITES_MAX):
         if is_over.is_set():
             return
@@ -151,7 +151,7 @@ def write_until(graph: Graph, is_over: threading.Event) -> None:
 
 
 def read_beside_writer(path: Path, reading: Callable[[], Sequence[Seen]]) -> Sequence[Seen]:
-    """What readers see while another handle writes."""
+    """The results of readers while another handle writes."""
     writer, is_over = omnigraph.open(path, durability="relaxed"), threading.Event()
     with ThreadPoolExecutor(1) as pool:
         writing = pool.submit(write_until, writer, is_over)
@@ -207,11 +207,11 @@ def test_a_reader_in_another_process_sees_whole_commits(tmp_path: Path) -> None:
     require_replayed(tmp_path, seen)
 
 
-# The same, without leaving the moment to chance
+# The same, deterministically
 
 
 @pytest.mark.parametrize("read", list(READS))
-def test_a_commit_between_any_two_looks_at_the_storage_is_not_noticed(
+def test_a_commit_between_two_storage_reads_does_not_change_a_result(
     tmp_path: Path, read: str
 ) -> None:
     writer = bank(tmp_path)
@@ -241,7 +241,7 @@ INTERRUPTED = ("find_head", "schema", "scan", "scan_new", "take", "count")
 
 
 def open_interrupted(path: Path, interrupt: Callable[[], None]) -> Graph:
-    """The graph of a directory; before each of its looks at a type something else happens."""
+    """The graph of a directory, with an interruption before each read of a table."""
     settings = make_settings(path, storage_options=None, durability="relaxed")
     stores = open_stores(settings)
     never = Fault(at=0, when=When.BEFORE, scope=Scope.EFFECTS)

@@ -22,7 +22,7 @@ def pilots(returned: str, rest: str = "") -> str:
     return query(f"match {{ $p: Pilot }} return {{ {returned} }} {rest}")
 
 
-def nobody(returned: str) -> str:
+def no_pilots(returned: str) -> str:
     return query(f'match {{ $p: Pilot {{ handle: "zzz" }} }} return {{ {returned} }}')
 
 
@@ -88,7 +88,7 @@ ORDER_AND_AGGREGATES = [
         "D13",
         FLEET,
         (
-            nobody("count($p) as c, sum($p.hours) as s"),
+            no_pilots("count($p) as c, sum($p.hours) as s"),
             compiles("aggregate count($p) as c: I64?, sum($p.hours) as s: F64?"),
         ),
     ),
@@ -96,7 +96,7 @@ ORDER_AND_AGGREGATES = [
         "D14",
         FLEET,
         (
-            nobody("$p.handle, count($p) as c"),
+            no_pilots("$p.handle, count($p) as c"),
             compiles("aggregate $p.handle as p.handle: String, count($p) as c: I64?"),
         ),
     ),

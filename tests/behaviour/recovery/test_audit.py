@@ -1,4 +1,4 @@
-"""The audit of recoveries: one row an operation, however many write theirs down at once."""
+"""The audit of recoveries: one row per operation, however many are recorded concurrently."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,7 +24,7 @@ def recovery(operation_id: str) -> Recovery:
     )
 
 
-def test_recoveries_that_are_written_down_at_once_are_all_there_once(tmp_path: Path) -> None:
+def test_concurrently_recorded_recoveries_are_each_recorded_once(tmp_path: Path) -> None:
     place = place_on_disk(tmp_path)
 
     def write_down(number: int) -> int:

@@ -1,6 +1,6 @@
-"""A disk that fails and files that are damaged: the error says so, and nothing more is lost.
+"""Failing disks and damaged files: the error reports them, and nothing else is lost.
 
-After each fault the graph is as it was, or reads and writes again once the fault is gone.
+After each fault the graph is unchanged, or reads and writes again once the fault is removed.
 """
 
 import json
@@ -36,13 +36,13 @@ from tests.support.graphs import (
 from tests.support.queries import query
 
 EVE = query('insert Person { name: "Eve" }')
-NOBODY = 65534
+UNPRIVILEGED = 65534
 PEOPLE_PLACE = f"nodes/{fnv1a_64('Person'):016x}"
 
 
 @contextmanager
 def files_no_longer_than(size_bytes: int) -> Iterator[None]:
-    """Refuse to let any file grow past a size, as a full disk would."""
+    """Refuse any file growth past a size, as a full disk would."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
     try:
@@ -59,7 +59,7 @@ def read_only_directory(root: Path) -> Iterator[None]:
         directory.chmod(0o555)
     is_superuser = os.geteuid() == 0
     if is_superuser:
-        os.seteuid(NOBODY)
+        os.seteuid(UNPRIVILEGED)
     try:
         yield
     finally:
@@ -77,7 +77,7 @@ def require_works(root: Path, before: Footprint) -> None:
         assert rows(graph, "Person").keys() == before.contents["Person"].keys() | {"Eve"}
 
 
-def test_a_disk_that_takes_no_more_refuses_the_load_and_keeps_the_graph(tmp_path: Path) -> None:
+def test_a_file_size_limit_refuses_the_load_and_preserves_the_graph(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     before = footprint(graph)
     long_names = [node("Person", name=f"{number:05}" * 100) for number in range(2_000)]
@@ -117,12 +117,12 @@ print(json.dumps([failure, seen, after]))
 """
 
 
-def test_a_full_disk_refuses_the_load_and_keeps_the_graph(tmp_path: Path) -> None:
-    # A file system of its own that is really full; only a kernel that lets us mount one can.
+def test_a_full_disk_refuses_the_load_and_preserves_the_graph(tmp_path: Path) -> None:
+    # A separate file system that is really full; needs the permission to mount one.
     mount = f"mount -t tmpfs -o size=4m none '{tmp_path}' && exec \"$@\""
     command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount, "sh"]
     if subprocess.run([*command, "true"], check=False, capture_output=True).returncode:
-        pytest.skip("this kernel lets nobody mount a small file system")
+        pytest.skip("this kernel does not permit mounting a small file system")
 
     child = [sys.executable, "-c", FILL_A_DISK, str(tmp_path / "graph")]
     run = subprocess.run([*command, *child], check=True, capture_output=True, text=True)
@@ -134,8 +134,8 @@ def test_a_full_disk_refuses_the_load_and_keeps_the_graph(tmp_path: Path) -> Non
     assert after == ["Ann", "Bob"]
 
 
-def test_a_directory_that_may_not_be_written_refuses_writes_and_answers_reads() -> None:
-    # Not below `tmp_path`: somebody without privileges must at least be able to get there.
+def test_a_read_only_directory_refuses_writes_and_serves_reads() -> None:
+    # Not below `tmp_path`: a user without privileges must be able to reach it.
     with TemporaryDirectory() as directory:
         root = Path(directory)
         graph = social_graph(root)
@@ -154,7 +154,7 @@ def test_a_directory_that_may_not_be_written_refuses_writes_and_answers_reads() 
         require_works(root, before)
 
 
-def test_a_table_that_is_gone_is_reported_and_the_others_still_work(tmp_path: Path) -> None:
+def test_a_missing_table_is_reported_and_the_others_still_work(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     place = table_paths(tmp_path)["node:Person"]
     place.rename(tmp_path / "aside")
@@ -177,7 +177,7 @@ def test_a_table_that_is_gone_is_reported_and_the_others_still_work(tmp_path: Pa
         assert "Initech" in rows(reopened, "Company")
 
 
-def test_a_file_of_rows_that_is_gone_is_reported(tmp_path: Path) -> None:
+def test_a_missing_data_file_is_reported(tmp_path: Path) -> None:
     social_graph(tmp_path).close()
     (file,) = (table_paths(tmp_path)["node:Person"] / "data").iterdir()
     file.rename(tmp_path / "aside")
@@ -190,7 +190,7 @@ def test_a_file_of_rows_that_is_gone_is_reported(tmp_path: Path) -> None:
         assert len(rows(graph, "Person")) == 4
 
 
-def test_a_file_of_rows_that_is_cut_short_is_reported(tmp_path: Path) -> None:
+def test_a_truncated_data_file_is_reported(tmp_path: Path) -> None:
     social_graph(tmp_path).close()
     (file,) = (table_paths(tmp_path)["node:Person"] / "data").iterdir()
     whole = file.read_bytes()
@@ -204,7 +204,7 @@ def test_a_file_of_rows_that_is_cut_short_is_reported(tmp_path: Path) -> None:
         assert len(rows(graph, "Person")) == 4
 
 
-def test_a_manifest_that_is_gone_is_reported(tmp_path: Path) -> None:
+def test_a_missing_manifest_is_reported(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     (tmp_path / "__manifest").rename(tmp_path / "aside")
 
@@ -300,7 +300,7 @@ def test_a_graph_of_an_older_format_is_refused_and_left_as_it_is(
 
 
 @pytest.mark.parametrize("content", [b"{", b'{"schema_version": 99}', b"{}"])
-def test_a_record_of_a_write_that_cannot_be_read_is_kept_and_stops_no_reader(
+def test_an_unreadable_sidecar_is_retained_and_stops_no_reader(
     tmp_path: Path, content: bytes
 ) -> None:
     graph = social_graph(tmp_path)
@@ -319,7 +319,7 @@ def test_a_record_of_a_write_that_cannot_be_read_is_kept_and_stops_no_reader(
     assert len(rows(graph, "Person")) == 5
 
 
-def test_files_that_are_none_of_ours_are_left_alone(tmp_path: Path) -> None:
+def test_foreign_files_are_left_unchanged(tmp_path: Path) -> None:
     graph = build_graph(tmp_path, "node Person { name: String @key }", node("Person", name="Ann"))
     (tmp_path / "README.txt").write_text("mine", encoding="utf-8")
     (tmp_path / "__recovery").mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""What looks like a dead writer, an old graph or an old branch and is none: nobody is fooled."""
+"""State that resembles a dead writer, an old graph or an old branch is not mistaken for one."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -37,7 +37,7 @@ KEYED = "node Note { text: String @key }"
 
 
 class MeddlingObjects:
-    """An object store that does something right after the first record of a write was read."""
+    """An object store with an interruption right after the first sidecar of a write was read."""
 
     def __init__(self, objects: ObjectStore, meddle: Callable[[], None]) -> None:
         self._objects = objects
@@ -52,7 +52,7 @@ class MeddlingObjects:
         self.delete_prefix = objects.delete_prefix
 
     def find(self, path: str) -> StoredObject | None:
-        """What is there, or was a moment ago."""
+        """The sidecars, including one deleted just before."""
         found = self._objects.find(path)
         if path.startswith("__recovery/") and not self._has_meddled:
             self._has_meddled = True
@@ -62,7 +62,7 @@ class MeddlingObjects:
 
 @contextmanager
 def a_slow_write(path: Path) -> Iterator[tuple[threading.Thread, Activation]]:
-    """A writer that has moved its types and stands still before its publish."""
+    """A writer that has applied its changes and is paused before its publish."""
     failpoints = Failpoints()
     graph = open_with(path, failpoints)
     place = Failpoint.MUTATION_POST_FINALIZE_PRE_PUBLISHER
@@ -78,7 +78,7 @@ def a_slow_write(path: Path) -> Iterator[tuple[threading.Thread, Activation]]:
 
 
 def require_written_once(graph: Graph, path: Path) -> None:
-    """Fail unless the slow write landed by itself and nobody helped it."""
+    """Fail unless the slow write was published by its own writer."""
     assert "Eve" in rows(graph, "Person")
     assert [commit.actor for commit in graph.commits()].count("ann") == 1
     assert graph.recoveries() == []
@@ -87,7 +87,7 @@ def require_written_once(graph: Graph, path: Path) -> None:
     require_linear(graph.commits())
 
 
-def test_a_writer_that_takes_its_time_is_not_taken_for_dead(tmp_path: Path) -> None:
+def test_a_slow_writer_is_not_taken_for_dead(tmp_path: Path) -> None:
     social_graph(tmp_path).close()
 
     with a_slow_write(tmp_path), omnigraph.open(tmp_path) as other:
@@ -97,7 +97,7 @@ def test_a_writer_that_takes_its_time_is_not_taken_for_dead(tmp_path: Path) -> N
     require_written_once(omnigraph.open(tmp_path), tmp_path)
 
 
-def test_a_write_that_ends_while_somebody_reads_its_record_is_not_recovered(
+def test_a_write_that_ends_while_its_record_is_read_is_not_recovered(
     tmp_path: Path,
 ) -> None:
     social_graph(tmp_path).close()
@@ -116,7 +116,7 @@ def test_a_write_that_ends_while_somebody_reads_its_record_is_not_recovered(
     require_written_once(omnigraph.open(tmp_path), tmp_path)
 
 
-def test_a_key_is_looked_up_in_the_graph_that_is_there_now(tmp_path: Path) -> None:
+def test_a_key_is_looked_up_in_the_current_graph(tmp_path: Path) -> None:
     old = build_graph(tmp_path, KEYED)
     for text in ("a", "b", "c", "d"):
         old.load(ndjson(node("Note", text=text)), mode="append")
@@ -130,7 +130,7 @@ def test_a_key_is_looked_up_in_the_graph_that_is_there_now(tmp_path: Path) -> No
     assert sorted(rows(old, "Note")) == ["w", "x", "y", "z"]
 
 
-def test_a_branch_made_anew_shows_nothing_of_the_line_that_its_predecessor_left(
+def test_a_recreated_branch_shows_no_rows_of_a_leftover_table_branch(
     tmp_path: Path,
 ) -> None:
     with social_graph(tmp_path) as graph:
@@ -146,7 +146,7 @@ def test_a_branch_made_anew_shows_nothing_of_the_line_that_its_predecessor_left(
     assert rows(renewed, "Person", "draft").keys() - rows(renewed, "Person").keys() == {"Eve"}
 
 
-def test_a_deleted_node_takes_along_the_edges_that_end_at_it(tmp_path: Path) -> None:
+def test_deleting_a_node_deletes_the_edges_that_end_at_it(tmp_path: Path) -> None:
     graph = build_graph(
         tmp_path,
         "node Person { name: String @key } edge Knows: Person -> Person",

@@ -1,6 +1,6 @@
-"""Power that fails before a version is on the disk: nobody was told of it, and nobody misses it.
+"""Power lost before a version is on disk: the write was not acknowledged, and nothing else is lost.
 
-What power leaves is made by hand: a file that has its name already and lacks its content.
+The state after a power loss is made by hand: a file that has its name and lacks its content.
 """
 
 from collections.abc import Callable
@@ -62,13 +62,13 @@ def newest_version(folder: Path) -> Path:
 
 
 def cut_off(folder: Path, cut: Cut) -> Path:
-    """Leave of the newest version of a table what power leaves."""
+    """Leave the newest version of a table as a power loss leaves it."""
     file = newest_version(folder)
     file.write_bytes(cut(file.read_bytes()))
     return file
 
 
-def require_settled(graph: Graph, root: Path) -> None:
+def require_recovered(graph: Graph, root: Path) -> None:
     """Nothing is under way, and history names the newest version of every type."""
     assert sidecars(root) == []
     assert head_versions(root) == pins(graph)
@@ -88,7 +88,7 @@ def test_a_write_whose_version_was_cut_off_has_not_happened(tmp_path: Path, cut:
 
     with omnigraph.open(tmp_path) as graph:
         assert rows(graph, "Person").keys() == before["Person"].keys() | {"Frank"}
-        require_settled(graph, tmp_path)
+        require_recovered(graph, tmp_path)
 
 
 @each_cut
@@ -103,7 +103,7 @@ def test_a_write_of_which_one_version_was_cut_off_is_undone(tmp_path: Path, cut:
         graph.mutate(EVE_AT_INITECH)
 
         assert "Initech" in rows(graph, "Company")
-        require_settled(graph, tmp_path)
+        require_recovered(graph, tmp_path)
 
 
 def test_a_first_write_on_a_branch_whose_version_was_cut_off_has_not_happened(
@@ -146,11 +146,11 @@ def test_a_record_of_a_recovery_that_was_cut_off_is_written_again(tmp_path: Path
 
     with omnigraph.open(tmp_path) as graph:
         assert len(graph.recoveries()) == 2
-        require_settled(graph, tmp_path)
+        require_recovered(graph, tmp_path)
 
 
 @each_cut
-def test_a_version_that_history_names_is_missed_and_left_where_it_is(
+def test_a_cut_off_version_that_history_names_is_reported_and_not_overwritten(
     tmp_path: Path, cut: Cut
 ) -> None:
     social_graph(tmp_path).close()
@@ -171,9 +171,7 @@ def test_a_version_that_history_names_is_missed_and_left_where_it_is(
 
 
 @each_cut
-def test_history_that_was_cut_off_says_what_to_do_and_doing_it_loses_nothing(
-    tmp_path: Path, cut: Cut
-) -> None:
+def test_a_cut_off_history_says_how_to_repair_it_without_loss(tmp_path: Path, cut: Cut) -> None:
     social_graph(tmp_path).close()
     stop(tmp_path, EVE, at=AFTER_PUBLISH)
     file = cut_off(tmp_path / "__manifest", cut)
@@ -186,11 +184,11 @@ def test_history_that_was_cut_off_says_what_to_do_and_doing_it_loses_nothing(
     with omnigraph.open(tmp_path) as graph:
         assert "Eve" in rows(graph, "Person")
         assert [each.kind for each in graph.recoveries()] == ["RolledForward"]
-        require_settled(graph, tmp_path)
+        require_recovered(graph, tmp_path)
 
 
 @each_cut
-def test_a_branch_whose_making_was_cut_off_can_be_made(tmp_path: Path, cut: Cut) -> None:
+def test_a_branch_whose_creation_was_cut_off_can_be_created(tmp_path: Path, cut: Cut) -> None:
     graph = social_graph(tmp_path)
     graph.create_branch("draft")
     cut_off(tmp_path / "__manifest" / "tree" / "draft", cut)
@@ -205,7 +203,7 @@ def test_a_branch_whose_making_was_cut_off_can_be_made(tmp_path: Path, cut: Cut)
         assert "Eve" not in rows(reopened, "Person")
 
 
-def test_a_branch_that_cannot_be_flushed_is_not_left_standing(tmp_path: Path) -> None:
+def test_a_branch_that_cannot_be_flushed_is_not_created(tmp_path: Path) -> None:
     place = place_on_disk(tmp_path)
     store = place.open()
     at = append(store, create_people(store, ann=1), bob=2)

@@ -1,4 +1,4 @@
-"""Recovery: a write that died half-way is finished or undone by whoever comes next, once."""
+"""Recovery: an interrupted write is finished or undone by the next writer, once."""
 
 import threading
 from collections.abc import Callable
@@ -66,7 +66,7 @@ def stop(path: Path, text: str, *, branch: str = "main", at: Failpoint = BEFORE_
     return Stopped(graph, failpoints, before, died.value.operation_id)
 
 
-def require_settled(graph: Graph, path: Path, branch: str = "main") -> None:
+def require_recovered(graph: Graph, path: Path, branch: str = "main") -> None:
     """Nothing is left of a recovery but its result."""
     assert sidecars(path) == []
     assert head_versions(path) == pins(graph)
@@ -86,7 +86,7 @@ def test_g01_opening_finishes_a_write_that_died_before_its_publish(tmp_path: Pat
 
     with omnigraph.open(str(tmp_path)) as graph:
         assert "Eve" in rows(graph, "Person")
-        require_settled(graph, tmp_path)
+        require_recovered(graph, tmp_path)
         (recovery,) = graph.recoveries()
         head = graph.commits()[-1]
 
@@ -99,10 +99,10 @@ def test_g01_opening_again_changes_nothing(tmp_path: Path) -> None:
     social_graph(tmp_path).close()
     stop(tmp_path, EVE)
     with omnigraph.open(str(tmp_path)) as graph:
-        settled = (graph.commits(), graph.tables(), graph.recoveries())
+        recovered = (graph.commits(), graph.tables(), graph.recoveries())
 
     with omnigraph.open(str(tmp_path)) as graph:
-        assert (graph.commits(), graph.tables(), graph.recoveries()) == settled
+        assert (graph.commits(), graph.tables(), graph.recoveries()) == recovered
 
 
 def test_g02_the_next_write_of_the_same_graph_finishes_it_first(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_g02_the_next_write_of_the_same_graph_finishes_it_first(tmp_path: Path) 
     died.graph.mutate(FRANK)
 
     assert {"Eve", "Frank"} <= rows(died.graph, "Person").keys()
-    require_settled(died.graph, tmp_path)
+    require_recovered(died.graph, tmp_path)
     assert len(died.graph.recoveries()) == 1
 
 
@@ -177,7 +177,7 @@ def test_every_kind_of_write_is_recovered_by_the_next_write_of_the_same_process(
     else:
         assert "Eve" in rows(graph, "Person")
     assert (commits[-2].merged_parent_id is not None) == is_on_side
-    require_settled(graph, tmp_path)
+    require_recovered(graph, tmp_path)
 
 
 def test_g04_all_types_of_a_write_are_finished_together(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_g04_all_types_of_a_write_are_finished_together(tmp_path: Path) -> None:
 
     assert {"Eve", "Frank"} <= rows(died.graph, "Person").keys()
     assert "Initech" in rows(died.graph, "Company")
-    require_settled(died.graph, tmp_path)
+    require_recovered(died.graph, tmp_path)
 
 
 def test_g05_a_write_on_a_branch_is_finished_there(tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_g08_a_record_that_could_not_be_deleted_is_consumed_later(tmp_path: Path
     graph.mutate(FRANK)
 
     assert len(rows(graph, "Person")) == 6
-    require_settled(graph, tmp_path)
+    require_recovered(graph, tmp_path)
     (recovery,) = graph.recoveries()
     assert (recovery.kind, recovery.commit_id) == ("RolledForward", done.commit_id)
 
@@ -238,7 +238,7 @@ def test_g08_a_record_that_could_not_be_deleted_is_consumed_later(tmp_path: Path
 @pytest.mark.parametrize(
     "content", [b"{", b'{"schema_version": 99}'], ids=["G10 corrupt", "G11 newer"]
 )
-def test_a_record_that_cannot_be_read_stops_writers_and_is_kept(
+def test_an_unreadable_sidecar_stops_writers_and_is_retained(
     tmp_path: Path, content: bytes
 ) -> None:
     graph = social_graph(tmp_path)
@@ -273,10 +273,10 @@ def test_g14_a_write_that_moved_some_of_its_types_is_undone(tmp_path: Path) -> N
         ahead = {
             key for key, newest in head_versions(tmp_path).items() if newest != pins(graph)[key]
         }
-        assert ahead == {drifted}, "what somebody else moved is not undone"
+        assert ahead == {drifted}, "a version of another writer is not undone"
 
 
-def test_g19_a_write_that_died_before_it_moved_anything_is_forgotten(tmp_path: Path) -> None:
+def test_g19_a_write_that_died_before_its_first_apply_is_discarded(tmp_path: Path) -> None:
     social_graph(tmp_path).close()
     died = stop(tmp_path, EVE)
     record = (tmp_path / "__recovery" / f"{died.operation_id}.json").read_bytes()
@@ -298,10 +298,10 @@ def test_g19_a_write_that_died_before_it_moved_anything_is_forgotten(tmp_path: P
         "RolledForward",
         "EmptyIntentDiscarded",
     ]
-    require_settled(died.graph, tmp_path)
+    require_recovered(died.graph, tmp_path)
 
 
-def test_g20_a_write_on_a_branch_that_is_gone_is_discarded(tmp_path: Path) -> None:
+def test_g20_a_write_on_a_deleted_branch_is_discarded(tmp_path: Path) -> None:
     social_graph(tmp_path).close()
     stop(tmp_path, EVE)
     edit_sidecar(tmp_path, branch="gone", commit_id="none")
@@ -314,7 +314,7 @@ def test_g20_a_write_on_a_branch_that_is_gone_is_discarded(tmp_path: Path) -> No
         assert sidecars(tmp_path) == []
 
 
-def test_g20_a_discarding_that_is_cut_before_its_audit_is_not_repeated(tmp_path: Path) -> None:
+def test_g20_a_discard_interrupted_before_its_audit_is_not_repeated(tmp_path: Path) -> None:
     social_graph(tmp_path).close()
     stop(tmp_path, EVE)
     edit_sidecar(tmp_path, branch="gone", commit_id="none")
@@ -335,7 +335,7 @@ def test_a_write_that_fails_after_its_publish_is_true(tmp_path: Path) -> None:
 
     assert "Eve" in rows(died.graph, "Person")
     died.graph.refresh()
-    require_settled(died.graph, tmp_path)
+    require_recovered(died.graph, tmp_path)
     assert [each.kind for each in died.graph.recoveries()] == ["RolledForward"]
 
 
@@ -369,14 +369,14 @@ def test_g22_rows_from_outside_are_not_explained_by_a_record_of_another_type(
     assert pins(died.graph)["node:Person"] == before
 
 
-def test_g34_other_types_are_not_held_up(tmp_path: Path) -> None:
+def test_g34_other_types_are_not_blocked(tmp_path: Path) -> None:
     social_graph(tmp_path).close()
     died = stop(tmp_path, EVE)
 
     died.graph.mutate(query('insert Company { name: "Initech" }'))
 
     assert "Initech" in rows(died.graph, "Company")
-    require_settled(died.graph, tmp_path)
+    require_recovered(died.graph, tmp_path)
 
 
 def test_g40_a_recovery_that_dies_after_undoing_does_not_undo_twice(tmp_path: Path) -> None:
@@ -393,10 +393,10 @@ def test_g40_a_recovery_that_dies_after_undoing_does_not_undo_twice(tmp_path: Pa
     with omnigraph.open(str(tmp_path)) as graph:
         assert contents(graph) == died.before
         assert head_versions(tmp_path)["node:Person"] == undone
-        require_settled(graph, tmp_path)
+        require_recovered(graph, tmp_path)
 
 
-def test_an_undoing_that_is_cut_before_its_audit_is_still_told_as_one(tmp_path: Path) -> None:
+def test_an_undo_interrupted_before_its_audit_is_reported_once(tmp_path: Path) -> None:
     social_graph(tmp_path).close()
     died = stop(tmp_path, EVE)
     edit_sidecar(tmp_path, relied_on={"node:Person": 2, "node:Company": 1})
@@ -418,7 +418,7 @@ def test_an_undoing_that_is_cut_before_its_audit_is_still_told_as_one(tmp_path: 
 @pytest.mark.parametrize(
     "place", [Failpoint.RECOVERY_RECORD_AUDIT, Failpoint.RECOVERY_BEFORE_ROLL_FORWARD_PUBLISH]
 )
-def test_a_recovery_that_fails_is_taken_up_by_the_next(tmp_path: Path, place: Failpoint) -> None:
+def test_a_failed_recovery_is_finished_by_the_next(tmp_path: Path, place: Failpoint) -> None:
     social_graph(tmp_path).close()
     stop(tmp_path, EVE)
     failpoints = Failpoints()
@@ -427,7 +427,7 @@ def test_a_recovery_that_fails_is_taken_up_by_the_next(tmp_path: Path, place: Fa
 
     with omnigraph.open(str(tmp_path)) as graph:
         assert "Eve" in rows(graph, "Person")
-        require_settled(graph, tmp_path)
+        require_recovered(graph, tmp_path)
         assert len(graph.recoveries()) == 1
 
 
@@ -449,10 +449,12 @@ def test_refreshing_recovers(tmp_path: Path) -> None:
     died.graph.refresh()
 
     assert "Eve" in rows(died.graph, "Person")
-    require_settled(died.graph, tmp_path)
+    require_recovered(died.graph, tmp_path)
 
 
-def test_g25_of_two_who_find_a_dead_writer_one_recovers_and_neither_fails(tmp_path: Path) -> None:
+def test_g25_of_two_writers_that_find_a_dead_writer_one_recovers_and_neither_fails(
+    tmp_path: Path,
+) -> None:
     social_graph(tmp_path).close()
     stop(tmp_path, EVE)
     failpoints = Failpoints()
@@ -471,7 +473,7 @@ def test_g25_of_two_who_find_a_dead_writer_one_recovers_and_neither_fails(tmp_pa
     (graph,) = opened
     assert "Eve" in rows(graph, "Person")
     assert len(graph.recoveries()) == 1
-    require_settled(graph, tmp_path)
+    require_recovered(graph, tmp_path)
 
 
 def test_records_that_cannot_be_listed_stop_writers_and_no_reader(tmp_path: Path) -> None:
@@ -490,7 +492,7 @@ def test_records_that_cannot_be_listed_stop_writers_and_no_reader(tmp_path: Path
     assert {"Eve", "Frank"} <= rows(died.graph, "Person").keys()
 
 
-def test_a_graph_that_starts_over_knows_nothing_of_its_predecessors_recoveries(
+def test_a_recreated_graph_has_no_recoveries_of_its_predecessor(
     tmp_path: Path,
 ) -> None:
     social_graph(tmp_path).close()
@@ -499,9 +501,9 @@ def test_a_graph_that_starts_over_knows_nothing_of_its_predecessors_recoveries(
         assert graph.recoveries()
         schema = graph.schema_source
 
-    anew = omnigraph.init(str(tmp_path), schema=schema, force=True)
+    replacement = omnigraph.init(str(tmp_path), schema=schema, force=True)
 
-    assert anew.recoveries() == []
+    assert replacement.recoveries() == []
 
 
 def test_a_deletion_that_dies_between_the_edges_and_their_node_is_undone(tmp_path: Path) -> None:
@@ -514,13 +516,13 @@ def test_a_deletion_that_dies_between_the_edges_and_their_node_is_undone(tmp_pat
 
     with omnigraph.open(str(tmp_path)) as graph:
         assert contents(graph) == died.before
-        require_settled(graph, tmp_path)
+        require_recovered(graph, tmp_path)
         (recovery,) = graph.recoveries()
 
     assert recovery.kind == "RolledBack"
 
 
-def test_a_record_that_cannot_be_judged_yet_is_kept(tmp_path: Path) -> None:
+def test_a_sidecar_that_cannot_be_classified_yet_is_retained(tmp_path: Path) -> None:
     social_graph(tmp_path).close()
     died = stop(tmp_path, EVE)
 
@@ -531,10 +533,10 @@ def test_a_record_that_cannot_be_judged_yet_is_kept(tmp_path: Path) -> None:
     assert len(sidecars(tmp_path)) == 1
     died.graph.refresh()
     assert "Eve" in rows(died.graph, "Person")
-    require_settled(died.graph, tmp_path)
+    require_recovered(died.graph, tmp_path)
 
 
-def test_a_branch_that_was_made_before_the_error_is_there(tmp_path: Path) -> None:
+def test_a_branch_that_was_created_before_the_error_exists(tmp_path: Path) -> None:
     social_graph(tmp_path).close()
     failpoints = Failpoints()
     graph = open_with(tmp_path, failpoints)

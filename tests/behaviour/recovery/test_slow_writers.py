@@ -1,5 +1,5 @@
-"""Writers that are slow, paused or killed, and those beside them: nobody is taken for dead who
-lives, nobody waits for the dead, and what was not published is seen by nobody.
+"""Writers that are slow, paused or killed, and those beside them: a living writer is not taken for
+dead, no writer waits for a dead one, and unpublished rows are invisible.
 """
 
 import signal
@@ -113,7 +113,7 @@ def test_g41_a_paused_writer_is_not_taken_for_dead_and_lands_when_it_wakes(tmp_p
     require_linear(graph.commits())
 
 
-def test_a_writer_that_is_killed_before_its_publish_is_finished_at_once(tmp_path: Path) -> None:
+def test_a_write_killed_before_its_publish_is_finished_at_once(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     with started(STAND_STILL, str(tmp_path), EVE) as writer:
         wait_for_line(writer, "standing still")
@@ -147,7 +147,7 @@ def test_k07_processes_that_insert_the_same_new_keys_leave_one_row_each(tmp_path
     require_linear(graph.commits())
 
 
-def test_k05_refreshing_takes_in_a_changed_schema_text_while_another_writes(
+def test_k05_refreshing_reads_a_changed_schema_during_another_write(
     tmp_path: Path,
 ) -> None:
     graph = social_graph(tmp_path)
@@ -200,7 +200,7 @@ def test_g22_a_write_under_way_on_a_branch_does_not_explain_rows_from_outside_on
 
 
 @pytest.mark.parametrize("place", [Failpoint.FORK_BEFORE_CLASSIFY, Failpoint.FORK_BEFORE_RECLAIM])
-def test_a_first_write_on_a_branch_that_fails_before_it_has_a_line_changes_nothing(
+def test_a_first_write_on_a_branch_that_fails_before_its_fork_changes_nothing(
     tmp_path: Path, place: Failpoint
 ) -> None:
     built = social_graph(tmp_path)
@@ -217,7 +217,7 @@ def test_a_first_write_on_a_branch_that_fails_before_it_has_a_line_changes_nothi
     assert sidecars(tmp_path) == []
     graph.mutate(EVE, branch="feature")
     added = rows(graph, "Person", "feature").keys() - rows(graph, "Person").keys()
-    assert added == {"Eve"}, "rows of a line that was never published came to light"
+    assert added == {"Eve"}, "unpublished rows of a table branch are visible"
 
 
 @pytest.mark.parametrize("place", [Failpoint.FORK_BEFORE_CLASSIFY, Failpoint.FORK_BEFORE_RECLAIM])
@@ -246,7 +246,7 @@ def test_two_first_writes_on_a_branch_at_once_both_land(tmp_path: Path, place: F
 
 
 def leave_line(root: Path, *, branch: str) -> None:
-    """Give a branch a line of its people that no history names, with somebody on it."""
+    """Give a branch a table branch of its people that no commit names, with a row."""
     tables = open_stores(make_settings(root, storage_options=None, durability="relaxed")).tables
     with omnigraph.open(root, read_only=True) as graph:
         people = graph.tables()["node:Person"]

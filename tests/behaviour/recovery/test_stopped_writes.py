@@ -1,7 +1,7 @@
-"""Writes that stop half-way, for real: at a table, at a record, on a branch that goes away.
+"""Writes that really stop midway: at a table, at a sidecar, on a branch that is deleted.
 
 Each dies because its storage failed at one durable effect, as a full disk or a lost network does,
-so what it leaves behind is what a writer leaves and nothing edited by hand.
+so the remains are those of a writer and none is edited by hand.
 """
 
 from collections.abc import Callable, Mapping
@@ -86,7 +86,7 @@ def load_three_types(graph: Graph, *, branch: str = "main") -> object:
 
 
 def stop(root: Path, write: Callable[[Graph], object], *, at: int) -> Stopped:
-    """Let a write fail at its N-th effect, and everything be well again afterwards."""
+    """Fail a write at its N-th effect; later effects succeed."""
     fault = Fault(at=at, when=When.ERROR_ONCE, scope=Scope.EFFECTS)
     graph = open_crashing(root, fault)
     before, pinned = contents(graph), dict(pins(graph))
@@ -96,7 +96,7 @@ def stop(root: Path, write: Callable[[Graph], object], *, at: int) -> Stopped:
     return Stopped(graph, before, pinned)
 
 
-def require_settled(graph: Graph, root: Path) -> None:
+def require_recovered(graph: Graph, root: Path) -> None:
     """Nothing is left of a recovery but its result."""
     assert sidecars(root) == []
     assert head_versions(root) == pins(graph)
@@ -104,14 +104,14 @@ def require_settled(graph: Graph, root: Path) -> None:
 
 
 def remove_branch(name: str, *, root: Path) -> None:
-    """Delete a branch of the history and of every table, past any open graph."""
+    """Delete a branch of the history and of every table without any open graph."""
     tables = open_stores(make_settings(root, storage_options=None, durability="relaxed")).tables
     tables.delete_branch(manifest_ref(BranchName(name)))
     for path in table_paths(root).values():
         tables.delete_branch(TableRef(str(path.relative_to(root)), name))
 
 
-# What moved
+# Applied types
 
 
 def test_g04_a_load_of_three_types_is_finished_by_the_next_load(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_g04_a_load_of_three_types_is_finished_by_the_next_load(tmp_path: Path) 
     (recovery,) = graph.recoveries()
     assert (recovery.kind, recovery.writer_kind) == ("RolledForward", "Load")
     assert sorted(each.table_key for each in recovery.outcomes) == list(THREE_TYPES)
-    require_settled(graph, tmp_path)
+    require_recovered(graph, tmp_path)
 
 
 def test_g05_a_load_on_a_branch_is_finished_there_behind_its_head(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_g13_a_running_graph_undoes_a_write_that_moved_some_of_its_types(tmp_pat
 
     assert rows(stopped.graph, "Person").keys() == stopped.before["Person"].keys() | {"Frank"}
     assert "Initech" not in rows(stopped.graph, "Company")
-    require_settled(stopped.graph, tmp_path)
+    require_recovered(stopped.graph, tmp_path)
 
 
 def test_g14_undoing_says_from_which_version_to_which(tmp_path: Path) -> None:
@@ -176,10 +176,10 @@ def test_g14_undoing_says_from_which_version_to_which(tmp_path: Path) -> None:
         assert all(each.to_version == stopped.pins[each.table_key] for each in recovery.outcomes)
         assert all(pins(graph)[key] > newest for key, newest in ahead.items())
         assert graph.commits()[-1].actor == RECOVERY_ACTOR
-        require_settled(graph, tmp_path)
+        require_recovered(graph, tmp_path)
 
 
-def test_g16_what_somebody_else_moved_is_not_undone(tmp_path: Path) -> None:
+def test_g16_a_version_of_another_writer_is_not_undone(tmp_path: Path) -> None:
     social_graph(tmp_path).close()
     stopped = stop(tmp_path, lambda graph: graph.mutate(EVE), at=FIRST_TYPE)
     people = lance.dataset(str(table_paths(tmp_path)["node:Person"]))
@@ -220,7 +220,7 @@ def test_g19_a_write_that_died_before_its_first_type_makes_no_commit(tmp_path: P
     assert stopped.graph.commits() == commits
     (recovery,) = stopped.graph.recoveries()
     assert (recovery.kind, recovery.outcomes) == ("EmptyIntentDiscarded", ())
-    require_settled(stopped.graph, tmp_path)
+    require_recovered(stopped.graph, tmp_path)
 
 
 # Records
@@ -240,15 +240,15 @@ def test_g07_a_record_that_could_not_be_written_leaves_types_where_they_are(
     assert head_versions(tmp_path) == before == pins(graph)
     graph.mutate(EVE)
     assert "Eve" in rows(graph, "Person")
-    require_settled(graph, tmp_path)
+    require_recovered(graph, tmp_path)
 
 
 class RetoldObjects:
-    """Real objects whose listings are told otherwise."""
+    """Real objects with altered listings."""
 
-    def __init__(self, objects: ObjectStore, tell: Callable[[str, Listing], Listing]) -> None:
+    def __init__(self, objects: ObjectStore, change: Callable[[str, Listing], Listing]) -> None:
         self._objects = objects
-        self._tell = tell
+        self._change = change
         self.find = objects.find
         self.put = objects.put
         self.put_if_absent = objects.put_if_absent
@@ -257,21 +257,21 @@ class RetoldObjects:
         self.delete_prefix = objects.delete_prefix
 
     def list(self, prefix: str) -> Listing:
-        return self._tell(prefix, self._objects.list(prefix))
+        return self._change(prefix, self._objects.list(prefix))
 
     def tokens(self, prefix: str) -> Mapping[str, str]:
         return self.list(prefix).token_by_name
 
 
-def open_retold(root: Path, tell: Callable[[str, Listing], Listing]) -> Graph:
-    """The graph of a directory that hears otherwise of what is listed."""
+def open_retold(root: Path, change: Callable[[str, Listing], Listing]) -> Graph:
+    """The graph of a directory with altered listings."""
     settings = make_settings(root, storage_options=None, durability="relaxed")
     stores = open_stores(settings)
-    retold = Stores(RetoldObjects(stores.objects, tell), stores.tables)
+    retold = Stores(RetoldObjects(stores.objects, change), stores.tables)
     return Graph(settings, retold, actor=None, is_read_only=False)
 
 
-def test_a_record_that_is_gone_before_it_is_read_holds_nobody_up(tmp_path: Path) -> None:
+def test_a_sidecar_deleted_before_it_is_read_blocks_no_writer(tmp_path: Path) -> None:
     social_graph(tmp_path).close()
 
     def add_a_ghost(prefix: str, listed: Listing) -> Listing:
@@ -288,7 +288,7 @@ def test_a_record_that_is_gone_before_it_is_read_holds_nobody_up(tmp_path: Path)
     assert graph.recoveries() == []
 
 
-def test_g23_rows_from_outside_are_judged_only_by_who_can_see_the_records(tmp_path: Path) -> None:
+def test_g23_rows_from_outside_are_classified_only_with_readable_sidecars(tmp_path: Path) -> None:
     social_graph(tmp_path).close()
     people = lance.dataset(str(table_paths(tmp_path)["node:Person"]))
     lance.write_dataset(people.to_table().slice(0, 0), people.uri, mode="append")
@@ -317,10 +317,10 @@ def write_on_feature(graph: Graph) -> object:
 
 
 def stop_on_branch_that_goes_away(root: Path) -> Stopped:
-    """A write that stopped on a branch, which was deleted before anybody came to finish it."""
+    """A write that stopped on a branch, which was deleted before the write was recovered."""
     with social_graph(root) as built:
         built.create_branch("feature")
-    # A line of the branch's own comes first, then the record, then the type.
+    # The table branch comes first, then the sidecar, then the type.
     stopped = stop(root, write_on_feature, at=1 + FIRST_TYPE)
     remove_branch("feature", root=root)
     return stopped
@@ -336,11 +336,11 @@ def test_g20_the_next_write_discards_a_write_on_a_branch_that_was_deleted(tmp_pa
     assert (recovery.kind, recovery.outcomes) == ("OrphanedBranchDiscarded", ())
     assert len(stopped.graph.commits()) == commits + 2
     assert "Eve" not in rows(stopped.graph, "Person")
-    require_settled(stopped.graph, tmp_path)
+    require_recovered(stopped.graph, tmp_path)
 
 
 @pytest.mark.parametrize("when", [When.ERROR_ONCE, When.LOST], ids=["refused", "lost"])
-def test_g20_a_discarding_that_fails_anywhere_is_done_once(tmp_path: Path, when: When) -> None:
+def test_g20_a_discard_that_fails_anywhere_is_completed_once(tmp_path: Path, when: When) -> None:
     failed = 0
     for at in range(1, EFFECTS_MAX):
         root = tmp_path / str(at)
@@ -353,7 +353,7 @@ def test_g20_a_discarding_that_fails_anywhere_is_done_once(tmp_path: Path, when:
         with omnigraph.open(root) as graph:
             assert [each.kind for each in graph.recoveries()] == ["OrphanedBranchDiscarded"]
             assert len(graph.commits()) == commits + 1
-            require_settled(graph, root)
+            require_recovered(graph, root)
 
     assert 3 <= failed < EFFECTS_MAX - 1, "a commit, a row of the audit and a record, and no more"
 
@@ -370,7 +370,7 @@ def worn_people(root: Path) -> None:
     graph.close()
 
 
-def test_a_type_that_took_some_of_its_steps_is_undone_by_the_next_write_of_the_same_process(
+def test_a_partially_applied_type_is_undone_by_the_next_write_of_the_same_process(
     tmp_path: Path,
 ) -> None:
     # Given an optimization that dies between two steps of one type
@@ -400,7 +400,7 @@ def test_a_type_that_took_some_of_its_steps_is_undone_by_the_next_write_of_the_s
     (recovery,) = died.graph.recoveries()
     assert (recovery.kind, recovery.writer_kind) == ("RolledBack", "Optimize")
     assert died.before["Person"].keys() | {"Frank"} == rows(died.graph, "Person").keys()
-    require_settled(died.graph, tmp_path)
+    require_recovered(died.graph, tmp_path)
     assert {each.type for each in died.graph.optimize() if each.committed} >= {"Person"}
 
 

@@ -63,7 +63,7 @@ def things(path: Path, *records: Record, schema: str = THING) -> Graph:
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
-def test_a_change_of_schema_is_one_commit_after_which_everything_is_sound(
+def test_a_schema_change_is_one_commit_and_leaves_a_healthy_graph(
     tmp_path: Path, change: SchemaChange
 ) -> None:
     graph = office(tmp_path)
@@ -104,10 +104,10 @@ def test_h01_the_same_schema_makes_no_commit(tmp_path: Path, schema: str) -> Non
     assert graph.schema_source == OFFICE
 
 
-# What becomes of rows
+# Rows
 
 
-def test_a_new_type_is_there_without_rows_and_takes_some(tmp_path: Path) -> None:
+def test_a_new_type_exists_without_rows_and_accepts_some(tmp_path: Path) -> None:
     graph = office(tmp_path)
 
     graph.apply_schema(f"{OFFICE}\nnode Pet {{ name: String @key }}\nedge Owns: Person -> Pet")
@@ -118,7 +118,7 @@ def test_a_new_type_is_there_without_rows_and_takes_some(tmp_path: Path) -> None
     assert found.rows == [{"p.name": "Alice", "x.name": "Rex"}]
 
 
-def test_a_new_property_is_null_in_rows_that_were_there(tmp_path: Path) -> None:
+def test_a_new_property_is_null_in_existing_rows(tmp_path: Path) -> None:
     graph = office(tmp_path)
 
     CHANGES["a new property"].apply(graph)
@@ -176,7 +176,7 @@ def test_h04_what_is_renamed_keeps_its_rows_and_values_and_place(tmp_path: Path)
     assert table_paths(tmp_path)["edge:Serves"] == places["edge:WorksAt"]
 
 
-def test_h05_a_dropped_property_is_gone_and_comes_back_empty(tmp_path: Path) -> None:
+def test_h05_a_dropped_property_is_absent_and_empty_when_declared_again(tmp_path: Path) -> None:
     graph = office(tmp_path)
 
     for _ in range(2):
@@ -278,10 +278,10 @@ def test_a_type_can_be_renamed_back_and_forth(tmp_path: Path, turns: int) -> Non
     require_sound(graph, state_of(graph))
 
 
-# Rules, indexes and words
+# Rules, indexes and descriptions
 
 
-def test_a_wider_enum_takes_its_new_values_and_still_no_others(tmp_path: Path) -> None:
+def test_a_wider_enum_accepts_its_new_values_and_no_others(tmp_path: Path) -> None:
     schema = "node Thing { key: String @key  kind: enum(hot, cold)? }"
     graph = things(tmp_path, node("Thing", key="a", kind="hot"), schema=schema)
 
@@ -293,7 +293,7 @@ def test_a_wider_enum_takes_its_new_values_and_still_no_others(tmp_path: Path) -
         graph.load(ndjson(node("Thing", key="c", kind="mild")), mode="append")
 
 
-def test_rules_hold_under_the_new_names_of_what_they_are_about(tmp_path: Path) -> None:
+def test_rules_apply_under_the_new_names_of_their_properties(tmp_path: Path) -> None:
     schema = (
         "node Thing { key: String @key  mail: String? @unique  size: I32?  @range(size, 0..9) }"
     )
@@ -408,7 +408,7 @@ def test_a_text_that_does_not_compile_is_refused_before_anything_moves(tmp_path:
                     call(text)
 
 
-def test_a_schema_that_is_no_text_is_refused(tmp_path: Path) -> None:
+def test_a_schema_that_is_not_text_is_refused(tmp_path: Path) -> None:
     graph = office(tmp_path)
 
     for call in (graph.apply_schema, graph.plan_schema):
@@ -416,7 +416,7 @@ def test_a_schema_that_is_no_text_is_refused(tmp_path: Path) -> None:
             call(b"node Person { name: String @key }")  # type: ignore[arg-type]  # the point
 
 
-def test_who_only_reads_may_plan_a_schema_and_not_apply_it(tmp_path: Path) -> None:
+def test_a_read_only_graph_plans_a_schema_and_refuses_to_apply_it(tmp_path: Path) -> None:
     office(tmp_path)
     reader = omnigraph.open(tmp_path, read_only=True)
     schema = CHANGES["a new type"].schema
@@ -427,7 +427,7 @@ def test_who_only_reads_may_plan_a_schema_and_not_apply_it(tmp_path: Path) -> No
             reader.apply_schema(schema)
 
 
-def test_h02_n17_a_change_that_is_not_additive_names_the_branches_in_its_way(
+def test_h02_n17_a_change_that_is_not_additive_names_the_blocking_branches(
     tmp_path: Path,
 ) -> None:
     graph = office(tmp_path)
@@ -459,13 +459,11 @@ def test_a_change_that_is_not_additive_waits_for_transactions_to_end(tmp_path: P
     assert "Eve" in rows(graph, "Person")
 
 
-# Others who have the graph open
+# Other open handles
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
-def test_handles_that_were_open_before_go_on_with_the_new_schema(
-    tmp_path: Path, change: SchemaChange
-) -> None:
+def test_open_handles_continue_with_the_new_schema(tmp_path: Path, change: SchemaChange) -> None:
     graph = office(tmp_path)
     reader, writer = omnigraph.open(tmp_path, read_only=True), omnigraph.open(tmp_path)
     assert contents(reader) == contents(writer) == contents(graph)
@@ -479,7 +477,9 @@ def test_handles_that_were_open_before_go_on_with_the_new_schema(
     require_sound(graph, state_of(graph))
 
 
-def test_a_query_in_the_words_of_an_earlier_schema_is_told_so(tmp_path: Path) -> None:
+def test_a_query_with_names_of_an_earlier_schema_is_refused_with_that_reason(
+    tmp_path: Path,
+) -> None:
     graph = office(tmp_path)
     writer = omnigraph.open(tmp_path)
     insert = query('insert Company { name: "Eve" }')
@@ -586,18 +586,18 @@ def test_the_text_at_the_root_is_the_one_that_was_applied_last(tmp_path: Path) -
     require_files(graph)
 
 
-def test_every_accepted_schema_is_kept_once(tmp_path: Path) -> None:
+def test_every_accepted_schema_is_stored_once(tmp_path: Path) -> None:
     graph = office(tmp_path)
 
     for _ in range(2):
         CHANGES["a new property"].apply(graph)
         graph.apply_schema(OFFICE)
 
-    kept = sorted(path.read_text() for path in (tmp_path / "__schemas").iterdir())
-    assert kept == sorted([OFFICE, CHANGES["a new property"].schema])
+    stored = sorted(path.read_text() for path in (tmp_path / "__schemas").iterdir())
+    assert stored == sorted([OFFICE, CHANGES["a new property"].schema])
 
 
-def test_history_says_under_which_schema_each_commit_was_made(tmp_path: Path) -> None:
+def test_history_records_the_schema_of_each_commit(tmp_path: Path) -> None:
     graph = office(tmp_path)
     CHANGES["a description"].apply(graph)
     graph.mutate(query('insert Person { name: "Eve" }'))

@@ -1,4 +1,4 @@
-"""A schema is the whole graph's: what is added to it while branches exist, and how they follow."""
+"""A schema belongs to the whole graph: additions while branches exist, and how branches follow."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +22,7 @@ WIDER = (
 
 
 def behind(path: Path) -> Graph:
-    """A branch with a company of its own, and a wider schema that it has not heard of."""
+    """A branch with its own company, and a wider schema that it does not follow yet."""
     graph = office(path)
     graph.create_branch("draft")
     graph.load(ndjson(node("Company", name="Own", size=1)), mode="append", branch="draft")
@@ -30,13 +30,13 @@ def behind(path: Path) -> Graph:
     return graph
 
 
-def ask(graph: Graph, body: str, branch: str = "draft") -> Sequence[object]:
+def run_query(graph: Graph, body: str, branch: str = "draft") -> Sequence[object]:
     """The values of a query's rows on a branch."""
     found = graph.query(query(body), branch=branch)
     return [tuple(row[name] for name in found.columns) for row in found]
 
 
-# Reading before the branch has heard of it
+# Reading before the branch follows
 
 READS = {
     "a value": ("match { $c: Company } return { $c.name, $c.web } order { $c.name asc }",
@@ -66,14 +66,14 @@ READS = {
 
 
 @pytest.mark.parametrize(("body", "found"), READS.values(), ids=READS.keys())
-def test_a_branch_that_is_behind_reads_what_it_lacks_as_nothing(
+def test_a_branch_that_is_behind_reads_missing_properties_as_null(
     tmp_path: Path, body: str, found: Sequence[object]
 ) -> None:
     graph = behind(tmp_path)
     head = graph.head("draft")
 
-    assert ask(graph, body) == found
-    assert ask(omnigraph.open(tmp_path, read_only=True), body) == found
+    assert run_query(graph, body) == found
+    assert run_query(omnigraph.open(tmp_path, read_only=True), body) == found
     assert graph.head("draft") == head, "reading wrote something"
 
 
@@ -107,7 +107,7 @@ def test_the_first_write_on_a_branch_that_is_behind_follows_the_schema(tmp_path:
 
     assert [each.actor for each in graph.commits("draft")[before:]] == ["omnigraph:schema", "ann"]
     assert values(graph, "Company", "web", "draft")["New"] == "w"
-    assert ask(graph, "match { $p: Person  $p owns $x } return { $x.name }") == [("Rex",)]
+    assert run_query(graph, "match { $p: Person  $p owns $x } return { $x.name }") == [("Rex",)]
     assert contents(graph).keys().isdisjoint({"Pet", "Owns", "Trades"})
     require_sound(graph, state_of(graph))
 
@@ -138,7 +138,7 @@ def test_rules_of_new_properties_hold_on_a_branch_that_was_behind(tmp_path: Path
     with pytest.raises(IntegrityError):
         graph.load(ndjson(node("Pet", name="x", kind="fish")), mode="append", branch="draft")
     with pytest.raises(IntegrityError):
-        graph.load(ndjson(edge("Owns", "Alice", "Nobody")), mode="append", branch="draft")
+        graph.load(ndjson(edge("Owns", "Alice", "Absent")), mode="append", branch="draft")
     assert "Pet" not in contents(graph, "draft")
 
 
@@ -160,7 +160,7 @@ def test_indexes_of_a_branch_that_is_behind_can_be_built(tmp_path: Path) -> None
 
     graph.ensure_indices(branch="draft")
 
-    assert ask(graph, 'match { $c: Company  search($c.about, "x") } return { $c.name }') == []
+    assert run_query(graph, 'match { $c: Company  search($c.about, "x") } return { $c.name }') == []
     require_sound(graph, state_of(graph))
 
 
@@ -200,7 +200,7 @@ def test_main_merges_into_a_branch_that_is_behind(tmp_path: Path) -> None:
     graph.merge("main", into="draft")
 
     assert values(graph, "Company", "web", "draft") == {"Acme": "acme", "Globex": None, "Own": None}
-    assert ask(graph, "match { $p: Person  $p owns $x } return { $x.name }") == [("Rex",)]
+    assert run_query(graph, "match { $p: Person  $p owns $x } return { $x.name }") == [("Rex",)]
     require_sound(graph, state_of(graph))
 
 
@@ -217,7 +217,7 @@ def test_both_sides_fill_a_new_type_and_merge(tmp_path: Path) -> None:
     require_sound(graph, state_of(graph))
 
 
-def test_a_merge_that_is_only_tried_changes_no_branch_that_is_behind(tmp_path: Path) -> None:
+def test_a_dry_run_of_a_merge_changes_no_branch_that_is_behind(tmp_path: Path) -> None:
     graph = behind(tmp_path)
     heads = graph.head(), graph.head("draft")
 
@@ -240,7 +240,9 @@ def test_a_commit_is_picked_onto_a_branch_that_is_behind_and_from_it(tmp_path: P
     require_sound(graph, state_of(graph))
 
 
-def test_what_a_branch_did_before_a_wider_schema_can_be_reverted_after_it(tmp_path: Path) -> None:
+def test_a_commit_of_a_branch_before_a_wider_schema_can_be_reverted_after_it(
+    tmp_path: Path,
+) -> None:
     graph = behind(tmp_path)
 
     graph.revert(graph.head("draft"), branch="draft")
@@ -309,7 +311,7 @@ def test_old_commits_of_a_branch_are_read_under_the_schema_of_their_time(tmp_pat
 # Transactions
 
 
-def test_a_transaction_goes_on_through_a_wider_schema(tmp_path: Path) -> None:
+def test_a_transaction_continues_under_a_wider_schema(tmp_path: Path) -> None:
     graph = office(tmp_path)
 
     with graph.transaction() as tx:

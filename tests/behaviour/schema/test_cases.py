@@ -1,4 +1,4 @@
-"""The numbered cases of migrations, each carried out on a graph that has rows."""
+"""The numbered cases of migrations, each applied to a graph that has rows."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,7 +36,7 @@ def kinds(steps: tuple[Mapping[str, object], ...]) -> list[object]:
 
 
 def refuse(graph: Graph, schema: str) -> list[dict[str, object]]:
-    """The steps that keep a schema from being applied; nothing may have changed."""
+    """The steps that prevent a schema from being applied; nothing may have changed."""
     with bytes_untouched(Path(graph.uri.removeprefix("file://"))):
         with pytest.raises(UnsupportedChangeError) as refused:
             graph.apply_schema(schema)

@@ -1,4 +1,4 @@
-"""While a schema is being changed: readers see the old graph or the new one, writers wait."""
+"""During a schema change readers see the old graph or the new one, and writers wait."""
 
 import itertools
 import threading
@@ -23,7 +23,7 @@ EVE = query('insert Person { name: "Eve" }')
 
 
 @pytest.mark.parametrize("name", ["a new property", "all at once"])
-def test_a_reader_at_any_moment_of_a_change_finds_the_old_graph_or_the_new_one(
+def test_a_reader_during_a_schema_change_sees_the_old_graph_or_the_new_one(
     tmp_path: Path, name: str
 ) -> None:
     change = CHANGES[name]
@@ -33,28 +33,28 @@ def test_a_reader_at_any_moment_of_a_change_finds_the_old_graph_or_the_new_one(
         root = tmp_path / str(at)
         graph = office(root)
         before = contents(graph)
-        warm = omnigraph.open(root, read_only=True)
-        assert contents(warm) == before
+        cached = omnigraph.open(root, read_only=True)
+        assert contents(cached) == before
         parking = Parking(timeout_s=60)
         stop = Stop(at=at, is_after=True, stand_still=parking.stand_still)
         thread = threading.Thread(target=change.apply, args=(stopping_graph(root, stop),))
         thread.start()
         if not parking.has_arrived(thread):
             break
-        for reader in (warm, omnigraph.open(root, read_only=True)):
+        for reader in (cached, omnigraph.open(root, read_only=True)):
             seen.append(require_old_or_new(reader, change, before=before))
         parking.release()
         thread.join()
-        assert require_old_or_new(warm, change, before=before) == "new"
+        assert require_old_or_new(cached, change, before=before) == "new"
 
-    # The two who read at one moment agree, and nobody goes back.
+    # Concurrent readers agree, and no reader goes back to the old graph.
     assert seen[::2] == seen[1::2]
     assert seen == sorted(seen, reverse=True)
     assert {"new", "old"} == set(seen)
 
 
 def stopping_graph(root: Path, stop: Stop) -> Graph:
-    """A handle whose operation stands still after an effect."""
+    """A handle whose operation pauses after an effect."""
     settings = make_settings(str(root), storage_options=None, durability="relaxed")
     graph = Graph(settings, stopping(open_stores(settings), stop), actor=None, is_read_only=False)
     stop.arm()
@@ -100,7 +100,7 @@ def test_h16_a_write_waits_for_a_change_of_schema_and_never_finishes_it(tmp_path
     require_files(writer)
 
 
-def test_h17_a_schema_that_another_has_changed_meanwhile_is_left_as_it_is(tmp_path: Path) -> None:
+def test_h17_a_schema_changed_concurrently_is_not_overwritten(tmp_path: Path) -> None:
     office(tmp_path)
     failpoints = Failpoints()
     first, second = open_with(tmp_path, failpoints), omnigraph.open(tmp_path)
@@ -129,7 +129,7 @@ def test_h17_a_schema_that_another_has_changed_meanwhile_is_left_as_it_is(tmp_pa
     require_files(second)
 
 
-def test_two_who_apply_the_same_schema_at_once_both_have_it(tmp_path: Path) -> None:
+def test_two_concurrent_applies_of_one_schema_both_succeed(tmp_path: Path) -> None:
     office(tmp_path)
     failpoints = Failpoints()
     first, second = open_with(tmp_path, failpoints), omnigraph.open(tmp_path)
@@ -154,17 +154,17 @@ def test_two_who_apply_the_same_schema_at_once_both_have_it(tmp_path: Path) -> N
     assert len(second.commits()) == 3
 
 
-def test_a_write_prepared_under_the_old_schema_is_prepared_again_or_told(tmp_path: Path) -> None:
+def test_a_write_prepared_under_the_old_schema_is_prepared_again_or_refused(tmp_path: Path) -> None:
     graph = office(tmp_path)
     failpoints = Failpoints()
     writer = open_with(tmp_path, failpoints)
-    told: list[Exception] = []
+    errors: list[Exception] = []
 
     def insert() -> None:
         try:
             writer.mutate(query('insert Company { name: "Late" }'))
         except CompileError as error:
-            told.append(error)
+            errors.append(error)
 
     with failpoints.activate(Failpoint.RECOVERY_SIDECAR_WRITE, PARK) as parked:
         # It holds the lock of its type here, so the change waits for it; then it is let go.
@@ -179,13 +179,13 @@ def test_a_write_prepared_under_the_old_schema_is_prepared_again_or_told(tmp_pat
         writing.join()
         applying.join()
 
-    assert told == []
+    assert errors == []
     assert sorted(rows(graph, "Firm")) == ["Acme", "Globex", "Late"]
     with pytest.raises(CompileError):
         writer.mutate(query('insert Company { name: "Later" }'))
 
 
-def test_a_branch_is_made_before_a_change_of_schema_or_after_it(tmp_path: Path) -> None:
+def test_a_branch_is_created_before_a_schema_change_or_after_it(tmp_path: Path) -> None:
     office(tmp_path)
     failpoints = Failpoints()
     applier, other = open_with(tmp_path, failpoints), omnigraph.open(tmp_path)
@@ -231,7 +231,7 @@ with failpoints.activate(Failpoint(sys.argv[2]), Park(timeout_s=60)) as parked:
         (Failpoint.SCHEMA_APPLY_AFTER_STAGING_WRITE, True),
     ],
 )
-def test_h19_who_is_killed_while_changing_a_schema_blocks_nobody(
+def test_h19_a_process_killed_during_a_schema_change_blocks_no_process(
     tmp_path: Path, point: Failpoint, *, is_new: bool
 ) -> None:
     graph = office(tmp_path)

@@ -14,12 +14,12 @@ INSERT = query('insert Company { name: "New", size: 3 }')
 
 
 def differences(graph: Graph, old: str, new: str) -> list[tuple[str, str, str]]:
-    """What changed, as sort, type and id."""
+    """The changes, as operation, type and id."""
     return [(each.op, each.type, each.id) for each in graph.diff(old, new)]
 
 
 def in_feed(graph: Graph) -> list[list[tuple[str, str, str]]]:
-    """What each commit changed."""
+    """The changes of each commit."""
     return [
         [(each.op, each.type, each.id) for each in commit.changes]
         for commit in graph.changes("beginning")
@@ -27,7 +27,7 @@ def in_feed(graph: Graph) -> list[list[tuple[str, str, str]]]:
 
 
 @pytest.mark.parametrize("change", KEEPING.values(), ids=KEEPING.keys())
-def test_old_commits_differ_as_they_did_whatever_became_of_the_schema(
+def test_diffs_of_old_commits_do_not_depend_on_later_schemas(
     tmp_path: Path, change: SchemaChange
 ) -> None:
     graph = office(tmp_path)
@@ -46,7 +46,7 @@ def test_old_commits_differ_as_they_did_whatever_became_of_the_schema(
     "name",
     ["a new type", "a new property", "a description", "a renamed type", "a renamed property"],
 )
-def test_a_change_of_schema_that_keeps_all_rows_is_no_difference(tmp_path: Path, name: str) -> None:
+def test_a_schema_change_that_keeps_all_rows_has_an_empty_diff(tmp_path: Path, name: str) -> None:
     graph = office(tmp_path)
     before = graph.head()
 
@@ -56,7 +56,7 @@ def test_a_change_of_schema_that_keeps_all_rows_is_no_difference(tmp_path: Path,
     assert in_feed(graph)[-1] == []
 
 
-def test_rows_that_went_with_their_type_are_told(tmp_path: Path) -> None:
+def test_rows_of_a_dropped_type_are_in_the_diff(tmp_path: Path) -> None:
     graph = office(tmp_path)
     before = graph.head()
 
@@ -91,9 +91,7 @@ def test_a_change_of_schema_is_not_reverted_like_rows(tmp_path: Path, change: Sc
 
 
 @pytest.mark.parametrize("name", ["a renamed type", "a renamed property", "a dropped property"])
-def test_what_the_schema_has_no_words_for_any_more_is_not_reverted(
-    tmp_path: Path, name: str
-) -> None:
+def test_a_commit_of_a_dropped_type_or_property_is_not_reverted(tmp_path: Path, name: str) -> None:
     graph = office(tmp_path)
     graph.mutate(query('update Company set { city: "Rome" } where name = "Acme"'))
     made = graph.head()

@@ -1,4 +1,4 @@
-"""The files of a schema: kept by what they mean, staged, promoted, and proven when read."""
+"""The files of a schema: stored by the hash of the schema, staged, promoted, verified when read."""
 
 from pathlib import Path
 
@@ -29,22 +29,22 @@ TWO = "node Person { name: String @key  age: I32? }"
 
 
 def hash_of(text: str) -> str:
-    """What names a schema."""
+    """The hash of a schema."""
     return hash_schema(compile_schema(Source("<schema>", text)))
 
 
 def keep(text: str, objects: ObjectStore) -> str:
-    """Keep a schema; its hash."""
+    """Store a schema; its hash."""
     archive_schema(text, hash_of(text), objects=objects)
     return hash_of(text)
 
 
 def promote(schema_hash: str, objects: ObjectStore) -> None:
-    """Promote a schema over whatever is there."""
+    """Promote a schema over the existing files."""
     promote_schema(schema_hash, over=find_files(objects), objects=objects)
 
 
-def test_a_kept_schema_is_found_by_its_hash(tmp_path: Path) -> None:
+def test_a_stored_schema_is_found_by_its_hash(tmp_path: Path) -> None:
     objects = local_objects(tmp_path)
     hashes = [keep(text, objects) for text in (ONE, TWO)]
 
@@ -57,7 +57,7 @@ def test_a_kept_schema_is_found_by_its_hash(tmp_path: Path) -> None:
     assert find_archived("sha256:00", objects=objects) is None
 
 
-def test_the_first_text_of_a_meaning_is_the_one_that_is_kept(tmp_path: Path) -> None:
+def test_the_first_text_of_a_schema_hash_is_the_stored_one(tmp_path: Path) -> None:
     objects = local_objects(tmp_path)
 
     for text in (ONE, f"// again\n{ONE}"):
@@ -68,7 +68,7 @@ def test_the_first_text_of_a_meaning_is_the_one_that_is_kept(tmp_path: Path) -> 
     assert found.source == ONE
 
 
-def test_a_kept_schema_that_means_something_else_is_refused(tmp_path: Path) -> None:
+def test_a_stored_schema_with_another_hash_is_refused(tmp_path: Path) -> None:
     objects = local_objects(tmp_path)
     archive_schema(TWO, hash_of(ONE), objects=objects)
 
@@ -104,7 +104,7 @@ def test_promoting_again_changes_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / STAGED_FILE).exists()
 
 
-def test_the_staged_text_is_promoted_rather_than_an_earlier_one_of_its_meaning(
+def test_the_staged_text_is_promoted_rather_than_an_earlier_one_of_its_hash(
     tmp_path: Path,
 ) -> None:
     objects = local_objects(tmp_path)
@@ -118,7 +118,7 @@ def test_the_staged_text_is_promoted_rather_than_an_earlier_one_of_its_meaning(
     assert read_accepted_schema(objects, uri="x").source == text
 
 
-def test_who_promotes_too_late_leaves_the_files_of_a_later_schema_alone(tmp_path: Path) -> None:
+def test_a_late_promotion_does_not_change_the_files_of_a_later_schema(tmp_path: Path) -> None:
     objects = local_objects(tmp_path)
     hashes = [keep(text, objects) for text in (ONE, TWO)]
     promote(hashes[0], objects)

@@ -1,4 +1,4 @@
-"""Commits from before a change of schema are read as they were, in the words of their time."""
+"""Commits from before a schema change are read as they were, under the names of their time."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +32,7 @@ def exported(graph: Graph, commit: str) -> list[str]:
 
 
 def write_on(graph: Graph) -> None:
-    """Write something to people and to whatever companies are now called."""
+    """Write to people and to companies under their current name."""
     name = "Firm" if "node:Firm" in graph.tables() else "Company"
     added = ndjson(node("Person", name="Eve"), node(name, name="New"))
     graph.load(added, mode="append")
@@ -74,7 +74,7 @@ def test_a_commit_does_not_know_what_was_added_later(tmp_path: Path) -> None:
         list(graph.export(types=["Company"]))
 
 
-# Names of the present, at commits from before they were given
+# Current names at earlier commits
 
 
 FIRMS = query(
@@ -144,7 +144,7 @@ def test_names_of_the_present_reach_back_over_several_renames(tmp_path: Path) ->
         graph.query(query("match { $b: B } return { $b.k }"), commit=commits[0])
 
 
-def test_in_a_swap_of_names_those_of_the_commit_win(tmp_path: Path) -> None:
+def test_in_a_swap_of_names_those_of_the_commit_take_precedence(tmp_path: Path) -> None:
     graph = omnigraph.init(tmp_path, "node T { k: String @key  a: I32?  c: I32? }")
     graph.load(ndjson(node("T", k="one", a=1, c=3)), mode="append")
     old = graph.head()
@@ -174,7 +174,7 @@ def test_a_swap_of_types_keeps_their_rows_apart(tmp_path: Path) -> None:
         assert found.rows == [{"x.k": key}], name
 
 
-def test_what_was_dropped_and_declared_again_is_not_taken_for_what_it_replaced(
+def test_a_type_declared_again_is_distinct_from_the_dropped_one(
     tmp_path: Path,
 ) -> None:
     graph = omnigraph.init(tmp_path, "node A { k: String @key  x: I32? }")
@@ -275,7 +275,7 @@ def test_a_tag_keeps_the_schema_of_its_commit(tmp_path: Path) -> None:
     assert graph.query(NOTES, commit="v1").rows == [{"n.title": "n1"}]
 
 
-def test_a_kept_schema_that_was_edited_is_not_believed(tmp_path: Path) -> None:
+def test_an_edited_stored_schema_is_refused(tmp_path: Path) -> None:
     graph = office(tmp_path)
     old = graph.head()
     CHANGES["all at once"].apply(graph)

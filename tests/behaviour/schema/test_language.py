@@ -1,4 +1,4 @@
-"""What the schema language promises: which texts it accepts, what they mean, how it refuses."""
+"""The schema language: which texts it accepts, what they mean, how it refuses others."""
 
 import pytest
 
@@ -141,7 +141,7 @@ def test_every_fault_of_a_text_is_reported_at_once() -> None:
     assert [fault.code for fault in refusal.value.diagnostics] == ["S1", "S2", "C5"]
 
 
-# Where a constraint or an annotation may not stand, and what is said about it.
+# Positions where a constraint or an annotation is refused, and the message.
 MISPLACED = {
     "node X @key {}": "only supported on node properties or as body constraint",
     "node X @unique {}": "only supported on node properties or as body constraint",

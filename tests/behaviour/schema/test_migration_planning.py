@@ -1,4 +1,4 @@
-"""What a schema change promises before it is applied: which steps it takes, and why it cannot."""
+"""Planning a schema change: which steps it takes, or why it is unsupported."""
 
 import pytest
 
@@ -74,7 +74,7 @@ def test_n05_an_indexed_property_cannot_be_dropped() -> None:
     assert "removing constraints" in describe_step(plan.steps[1])
 
 
-def test_n07_a_node_type_that_an_edge_needs_cannot_be_left_out() -> None:
+def test_n07_a_node_type_that_an_edge_needs_cannot_be_dropped() -> None:
     without_ships = "\n".join(line for line in FLEET.splitlines() if "node Ship" not in line)
 
     with pytest.raises(CompileError, match="references unknown target type `Ship`"):
@@ -166,7 +166,7 @@ UNCHANGED = {
 
 
 @pytest.mark.parametrize(("accepted", "desired"), UNCHANGED.values(), ids=UNCHANGED)
-def test_a_text_that_means_the_same_needs_no_steps(accepted: str, desired: str) -> None:
+def test_an_equivalent_schema_needs_no_steps(accepted: str, desired: str) -> None:
     plan = _plan(accepted, desired)
 
     assert plan == MigrationPlan(steps=())

@@ -1,4 +1,4 @@
-"""What a schema drops for good is in no file any more; what it drops otherwise is."""
+"""Values that a schema purges are in no file afterwards; values that it only drops are."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ WITHOUT_PROPERTY = "node Person { name: String @key }  node Note { text: String 
 WITHOUT_TYPE = "node Person { name: String @key  secret: String? }"
 
 
-def told_graph(root: Path) -> Graph:
+def built_graph(root: Path) -> Graph:
     """A graph that holds the secret in a property and in a type, over several commits."""
     graph = build_graph(root, WITH_ALL)
     for number in range(3):
@@ -39,8 +39,8 @@ def files_with(root: Path, text: str) -> list[Path]:
     [(WITHOUT_PROPERTY, "Person"), (WITHOUT_TYPE, "Note")],
     ids=["property", "type"],
 )
-def test_what_is_dropped_for_good_is_in_no_file(tmp_path: Path, schema: str, kind: str) -> None:
-    graph = told_graph(tmp_path / "graph")
+def test_purged_values_are_in_no_file(tmp_path: Path, schema: str, kind: str) -> None:
+    graph = built_graph(tmp_path / "graph")
     then = graph.head()
     assert files_with(tmp_path, f" of {kind}")
 
@@ -52,8 +52,8 @@ def test_what_is_dropped_for_good_is_in_no_file(tmp_path: Path, schema: str, kin
     assert len(contents(graph)["Person"]) == 3
 
 
-def test_what_is_dropped_otherwise_stays_for_earlier_commits(tmp_path: Path) -> None:
-    graph = told_graph(tmp_path / "graph")
+def test_dropped_values_remain_readable_at_earlier_commits(tmp_path: Path) -> None:
+    graph = built_graph(tmp_path / "graph")
     then = graph.head()
 
     graph.apply_schema(WITHOUT_TYPE)
@@ -61,8 +61,8 @@ def test_what_is_dropped_otherwise_stays_for_earlier_commits(tmp_path: Path) -> 
     assert len(contents_at(graph, then, "Note")) == 3
 
 
-def test_what_a_tag_names_stays_until_the_tag_is_taken_away(tmp_path: Path) -> None:
-    graph = told_graph(tmp_path / "graph")
+def test_a_tagged_commit_survives_a_purge(tmp_path: Path) -> None:
+    graph = built_graph(tmp_path / "graph")
     graph.tag("kept", graph.head())
 
     graph.apply_schema(WITHOUT_TYPE, allow_data_loss=True)

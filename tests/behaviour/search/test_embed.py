@@ -1,4 +1,4 @@
-"""Embedding: rows get the vectors that they lack, of their texts, and nothing else changes."""
+"""Embedding: rows without vectors get those of their texts, and nothing else changes."""
 
 from pathlib import Path
 
@@ -57,7 +57,7 @@ def memo_graph(root: Path) -> Graph:
 
 
 def vector(text: str, dimension: int) -> list[float]:
-    """What the built-in provider makes of a text, as an export writes it."""
+    """The vector of a text by the built-in provider, as an export writes it."""
     return [float(str(np.float32(each))) for each in MockEmbedder("A").embed(text, dimension)]
 
 
@@ -82,14 +82,14 @@ def test_rows_get_the_vectors_they_lack_by_one_commit(tmp_path: Path) -> None:
         "gamma": None,
     }
     for id, row in rows(graph, "Memo").items():
-        kept = {"head", "body", "photo"}
-        assert {name: row[name] for name in kept} == {
-            name: before["Memo"][id][name] for name in kept
+        unchanged_properties = {"head", "body", "photo"}
+        assert {name: row[name] for name in unchanged_properties} == {
+            name: before["Memo"][id][name] for name in unchanged_properties
         }
     assert contents(graph)["Cites"] == before["Cites"]
 
 
-def test_what_has_a_vector_is_left_alone(tmp_path: Path) -> None:
+def test_rows_with_a_vector_are_not_changed(tmp_path: Path) -> None:
     graph = embedding(memo_graph(tmp_path), MockEmbedder("A"))
     graph.embed("Memo")
     graph.mutate(query('update Memo set { body: "other" } where head = "alpha"'))
@@ -101,7 +101,7 @@ def test_what_has_a_vector_is_left_alone(tmp_path: Path) -> None:
     assert again.rows_by_property == {"order": 0, "of_head": 0}
 
 
-def test_all_vectors_are_made_anew_when_that_is_asked_for(tmp_path: Path) -> None:
+def test_all_vectors_are_recomputed_on_request(tmp_path: Path) -> None:
     graph = embedding(memo_graph(tmp_path), MockEmbedder("A"))
 
     result = graph.embed("Memo", only_missing=False)
@@ -118,10 +118,10 @@ def test_one_property_can_be_embedded_alone(tmp_path: Path) -> None:
 
     assert result.rows_by_property == {"order": 2}
     assert values(graph, "Memo", "of_head")["alpha"] is None
-    assert listening.requested == ["same"], "a text that two rows have is asked for once"
+    assert listening.requested == ["same"], "a text of two rows is embedded once"
 
 
-def test_a_branch_is_embedded_without_the_one_it_came_from(tmp_path: Path) -> None:
+def test_embedding_a_branch_does_not_change_its_base(tmp_path: Path) -> None:
     graph = embedding(memo_graph(tmp_path), MockEmbedder("A"))
     graph.create_branch("draft")
     before = contents(graph)
@@ -147,7 +147,7 @@ def test_a_branch_learns_of_a_new_vector_before_it_is_embedded(tmp_path: Path) -
     assert values(graph, "Memo", "v", "draft") == {"alpha": vector("alpha", 3)}
 
 
-def test_texts_are_found_by_the_vectors_made_of_them(tmp_path: Path) -> None:
+def test_texts_are_found_by_their_vectors(tmp_path: Path) -> None:
     graph = embedding(memo_graph(tmp_path), MockEmbedder("A"))
     graph.ensure_indices()
 
@@ -167,7 +167,7 @@ def test_an_empty_type_needs_no_commit(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("type_name", "property_name", "kind", "words"),
     [
-        ("Nobody", None, NotFoundError, "Nobody"),
+        ("Absent", None, NotFoundError, "Absent"),
         ("Cites", None, InvalidValueError, "name a node type"),
         ("Plain", None, InvalidValueError, "@embed"),
         ("Memo", "of_heed", NotFoundError, "did you mean 'of_head'"),
@@ -175,7 +175,7 @@ def test_an_empty_type_needs_no_commit(tmp_path: Path) -> None:
         ("Memo", "of_head", InvalidValueError, "configure 'A'"),
     ],
 )
-def test_what_cannot_be_embedded_is_refused_with_the_reason(
+def test_an_invalid_embedding_request_is_refused_with_the_reason(
     tmp_path: Path,
     type_name: str,
     property_name: str | None,
@@ -195,7 +195,7 @@ def test_a_graph_without_a_provider_says_how_to_get_one(tmp_path: Path) -> None:
         graph.embed("Memo")
 
 
-def test_a_graph_that_is_only_read_is_not_embedded(tmp_path: Path) -> None:
+def test_a_read_only_graph_cannot_be_embedded(tmp_path: Path) -> None:
     memo_graph(tmp_path).close()
 
     with omnigraph.open(str(tmp_path), read_only=True) as graph, pytest.raises(ForbiddenError):
@@ -213,7 +213,7 @@ def test_a_vector_of_another_length_leaves_nothing_behind(tmp_path: Path) -> Non
     assert files_below(tmp_path) == files
 
 
-def test_rows_that_somebody_changes_meanwhile_are_not_overwritten(tmp_path: Path) -> None:
+def test_concurrently_changed_rows_are_not_overwritten(tmp_path: Path) -> None:
     other = memo_graph(tmp_path)
     change = query('update Memo set { body: "new" } where head = "alpha"')
     files: set[str] = set()
@@ -230,4 +230,4 @@ def test_rows_that_somebody_changes_meanwhile_are_not_overwritten(tmp_path: Path
     assert values(graph, "Memo", "body")["alpha"] == "new"
     assert set(values(graph, "Memo", "order").values()) == {None}
     left = [path for path in files_below(tmp_path) - files if "/data/" in path]
-    assert not left, "rows that nobody names are removed"
+    assert not left, "unnamed rows are removed"

@@ -1,6 +1,6 @@
 """Empty vectors are filled when rows are written, before anything is staged and without a lock.
 
-The provider is the built-in one, or a double on this machine that speaks what the real ones speak.
+The provider is the built-in one, or a double on this machine with the protocol of the real ones.
 """
 
 from collections.abc import Callable
@@ -48,12 +48,12 @@ query insert($head: String, $body: String?) { insert Memo { head: $head, body: $
 
 
 def vector(text: str, dimension: int) -> list[float]:
-    """What the built-in provider makes of a text, as an export writes it."""
+    """The vector of a text by the built-in provider, as an export writes it."""
     return [float(str(np.float32(each))) for each in MockEmbedder("A").embed(text, dimension)]
 
 
 def memo_graph(root: Path, embedder: Listening | MockEmbedder | None = None) -> Graph:
-    """No memos yet; a provider fills the vectors of those that come."""
+    """No memos yet; a provider fills the vectors of new ones."""
     return filling(build_graph(root, SCHEMA), embedder or MockEmbedder("A"))
 
 
@@ -66,7 +66,7 @@ def open_by_environment(
     return omnigraph.open(str(root))
 
 
-# What is filled
+# Filled vectors
 
 
 def test_a_load_fills_empty_vectors_and_keeps_those_that_are_given(tmp_path: Path) -> None:
@@ -125,10 +125,10 @@ def test_a_vector_follows_the_text_that_an_update_changes(tmp_path: Path) -> Non
         "beta": None,
         "gamma": vector("first", 3),
     }
-    assert listening.requested == ["second"], "a text that stays the same is not asked for"
+    assert listening.requested == ["second"], "an unchanged text is not embedded"
 
 
-def test_a_vector_that_an_update_gives_is_kept_whatever_its_text(tmp_path: Path) -> None:
+def test_a_vector_given_by_an_update_is_stored_whatever_its_text(tmp_path: Path) -> None:
     graph = memo_graph(tmp_path)
     graph.mutate(INSERT, {"head": "alpha", "body": "first"})
 
@@ -154,7 +154,7 @@ def test_a_transaction_and_a_new_branch_fill_vectors_too(tmp_path: Path) -> None
     assert values(graph, "Memo", "of_head", "side")["gamma"] == vector("gamma", 4)
 
 
-# When it is not
+# Vectors left empty
 
 
 def test_later_leaves_vectors_empty_for_embed_to_fill(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_without_a_provider_vectors_are_what_callers_give(tmp_path: Path) -> Non
         graph.load(ndjson(node("Memo", head="beta")), mode="append", embed="now")
 
 
-def test_a_provider_is_asked_for_when_a_write_says_now_alone(tmp_path: Path) -> None:
+def test_a_provider_is_required_only_when_a_write_embeds_now(tmp_path: Path) -> None:
     graph = embedding(build_graph(tmp_path, SCHEMA), MockEmbedder("A"))
 
     with unchanged(graph), pytest.raises(IntegrityError):
@@ -218,7 +218,7 @@ def test_a_property_of_another_model_stays_empty_unless_now_is_said(tmp_path: Pa
     assert values(graph, "Memo", "v") == {"alpha": None}
 
 
-def test_what_is_neither_now_nor_later_is_refused(tmp_path: Path) -> None:
+def test_an_embedding_time_other_than_now_or_later_is_refused(tmp_path: Path) -> None:
     graph = memo_graph(tmp_path)
 
     with unchanged(graph), pytest.raises(InvalidValueError, match="neither now nor later"):
@@ -227,10 +227,10 @@ def test_what_is_neither_now_nor_later_is_refused(tmp_path: Path) -> None:
         graph.mutate(INSERT, {"head": "alpha"}, embed="")
 
 
-# How the provider is asked
+# Requests to the provider
 
 
-def test_texts_of_a_load_go_out_in_batches_and_each_once(
+def test_texts_of_a_load_are_sent_in_batches_and_each_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     build_graph(tmp_path, OPTIONAL).close()
@@ -246,7 +246,7 @@ def test_texts_of_a_load_go_out_in_batches_and_each_once(
     assert values(graph, "Memo", "v") == expected
 
 
-def test_a_request_that_is_repeated_asks_for_nothing(tmp_path: Path) -> None:
+def test_a_retried_request_embeds_nothing(tmp_path: Path) -> None:
     listening = Listening()
     graph = memo_graph(tmp_path, listening)
     lines = ndjson(node("Memo", head="alpha", body="first"))
@@ -265,7 +265,7 @@ def test_a_request_that_is_repeated_asks_for_nothing(tmp_path: Path) -> None:
         graph.mutate(INSERT, {"head": "beta"}, idempotency_key="m", embed="later")
 
 
-def test_writers_that_meet_ask_for_each_text_once(tmp_path: Path) -> None:
+def test_conflicting_writers_embed_each_text_once(tmp_path: Path) -> None:
     listening = Listening()
     graph = memo_graph(tmp_path, listening)
     heads = [f"memo {number}" for number in range(12)]
@@ -277,7 +277,7 @@ def test_writers_that_meet_ask_for_each_text_once(tmp_path: Path) -> None:
     assert values(graph, "Memo", "of_head") == {head: vector(head, 4) for head in heads}
 
 
-def test_others_can_write_while_a_provider_is_asked(tmp_path: Path) -> None:
+def test_other_writes_proceed_during_an_embedding_request(tmp_path: Path) -> None:
     other = filling(build_graph(tmp_path, SCHEMA), MockEmbedder("A"))
     other.mutate(INSERT, {"head": "alpha", "body": "first"}, embed="now")
     other.mutate(query('update Memo set { of_body: null } where head = "alpha"'), embed="later")
@@ -295,7 +295,7 @@ def test_others_can_write_while_a_provider_is_asked(tmp_path: Path) -> None:
     assert (row["stars"], row["body"], row["of_body"]) == (1, "second", vector("second", 3))
 
 
-def test_rows_that_break_a_rule_are_refused_before_anybody_is_asked(tmp_path: Path) -> None:
+def test_rows_that_violate_a_rule_are_refused_before_embedding(tmp_path: Path) -> None:
     listening = Listening()
     graph = memo_graph(tmp_path, listening)
     twice = ndjson(node("Memo", head="alpha"), node("Memo", head="alpha"))
@@ -306,7 +306,7 @@ def test_rows_that_break_a_rule_are_refused_before_anybody_is_asked(tmp_path: Pa
     assert listening.requested == []
 
 
-def test_vectors_that_one_process_should_not_hold_are_refused(
+def test_too_many_vectors_for_one_process_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph = memo_graph(tmp_path)
@@ -400,7 +400,7 @@ def test_executors_fill_the_same_vectors_as_a_load_in_process(
     assert values(bulk, "Memo", "of_head")["given"] == GIVEN
 
 
-def test_executors_ask_in_batches_and_once_for_rows_whose_neighbours_are_left_out(
+def test_executors_embed_in_batches_and_once_for_rows_beside_refused_ones(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     build_graph(tmp_path / "graph", OPTIONAL, node("Memo", head="memo 7", v=GIVEN)).close()
@@ -415,7 +415,7 @@ def test_executors_ask_in_batches_and_once_for_rows_whose_neighbours_are_left_ou
         )
 
     assert loaded.rejected == 1
-    assert sorted(server.texts) == sorted(heads), "no text is asked for twice"
+    assert sorted(server.texts) == sorted(heads), "no text is embedded twice"
     assert len(server.received) == 2
     assert values(graph, "Memo", "v") == {
         head: GIVEN if head == "memo 7" else pytest.approx(vector(head, 4), abs=1e-6)

@@ -1,6 +1,6 @@
-"""Texts are embedded by a provider over the network, or it is said why not and nothing changes.
+"""A provider embeds texts over the network, or the error says why not and nothing changes.
 
-The provider is a double on this machine that speaks what the real ones speak.
+The provider is a double on this machine with the protocol of the real ones.
 """
 
 import logging
@@ -71,7 +71,7 @@ def expected(heads: Sequence[str]) -> dict[str, object]:
 
 
 def patient(server: EmbeddingServer, clock: HandClock, **more: str) -> RemoteEmbedder:
-    """An embedder for which time passes only while it waits between attempts."""
+    """An embedder whose clock advances only while it waits between attempts."""
     usual = {"OMNIGRAPH_EMBED_RETRY_BACKOFF_MS": "200"}
     return RemoteEmbedder(parse_profile(server.environment(**usual | more)), clock)
 
@@ -91,7 +91,7 @@ def test_rows_and_queries_are_embedded_by_the_same_model(tmp_path: Path, provide
     assert [sorted(each.texts) for each in server.received] == [heads, ["beta"]]
 
 
-def test_gemini_is_told_which_texts_are_searched_and_which_search(tmp_path: Path) -> None:
+def test_gemini_requests_distinguish_documents_and_queries(tmp_path: Path) -> None:
     with embedding_server() as server:
         graph = memo_graph(tmp_path, ["alpha", "beta"], server.environment("gemini"))
         graph.embed("Memo")
@@ -104,7 +104,7 @@ def test_gemini_is_told_which_texts_are_searched_and_which_search(tmp_path: Path
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_many_rows_are_asked_for_some_at_a_time_and_at_once(tmp_path: Path, provider: str) -> None:
+def test_many_rows_are_embedded_in_concurrent_batches(tmp_path: Path, provider: str) -> None:
     heads = [f"memo {number}" for number in range(300)]
 
     with embedding_server() as server:
@@ -129,7 +129,7 @@ def test_rows_without_a_word_stay_without_a_vector(tmp_path: Path) -> None:
     assert vectors(graph)[""] is None
 
 
-def test_a_query_text_is_asked_for_once(tmp_path: Path) -> None:
+def test_a_query_text_is_embedded_once(tmp_path: Path) -> None:
     fused = """
     query q($text: String) {
       match { $m: Memo }
@@ -148,7 +148,7 @@ def test_a_query_text_is_asked_for_once(tmp_path: Path) -> None:
     assert sorted(server.texts) == ["beta", "gamma", "other"]
 
 
-def test_a_graph_without_a_key_opens_and_answers_all_but_texts(
+def test_a_graph_without_a_key_runs_queries_that_embed_no_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     by_vector = BY_TEXT.replace("$text: String", "$text: Vector(4)")
@@ -164,14 +164,14 @@ def test_a_graph_without_a_key_opens_and_answers_all_but_texts(
     assert [each["head"] for each in found] == ["alpha"]
 
 
-def test_a_provider_that_does_not_exist_is_told_when_a_text_is_embedded(tmp_path: Path) -> None:
+def test_an_unknown_provider_is_reported_when_a_text_is_embedded(tmp_path: Path) -> None:
     graph = memo_graph(tmp_path, ["alpha"], {"OMNIGRAPH_EMBED_PROVIDER": "cohere"})
 
     with pytest.raises(EmbeddingError, match="unknown embedding provider 'cohere'"):
         graph.query(BY_TEXT, {"text": "alpha"})
 
 
-def test_another_model_than_the_recorded_one_is_refused_before_it_is_asked(tmp_path: Path) -> None:
+def test_another_model_than_the_recorded_one_is_refused_before_a_request(tmp_path: Path) -> None:
     with embedding_server() as server:
         graph = memo_graph(
             tmp_path, ["alpha"], server.environment(OMNIGRAPH_EMBED_MODEL="other-model")
@@ -195,7 +195,7 @@ def test_another_model_than_the_recorded_one_is_refused_before_it_is_asked(tmp_p
         (HangsUp(), HangsUp()),
     ],
 )
-def test_what_comes_of_itself_is_asked_again(turns: tuple[Turn, ...], provider: str) -> None:
+def test_a_transient_failure_is_retried(turns: tuple[Turn, ...], provider: str) -> None:
     with embedding_server(*turns) as server:
         vector = find_embedder(server.environment(provider)).embed("alpha", 4)
 
@@ -212,7 +212,7 @@ def test_each_wait_is_twice_as_long() -> None:
     assert clock.passed_s == pytest.approx(0.2 + 0.4 + 0.8)
 
 
-def test_a_provider_that_says_when_to_come_back_is_given_that_time() -> None:
+def test_the_retry_delay_of_a_provider_is_honoured() -> None:
     clock = HandClock()
     date = "Thu, 01 Jan 2026 00:00:09 GMT"
 
@@ -226,7 +226,7 @@ def test_a_provider_that_says_when_to_come_back_is_given_that_time() -> None:
     assert clock.passed_s == pytest.approx(9 + 0.8)
 
 
-def test_attempts_come_to_an_end() -> None:
+def test_the_number_of_attempts_is_bounded() -> None:
     turns = [Refuses(503, said="overloaded")] * 9
 
     with embedding_server(*turns) as server, pytest.raises(EmbeddingError) as refused:
@@ -239,15 +239,15 @@ def test_attempts_come_to_an_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wait", "told"),
+    ("wait", "message"),
     [("59", "OMNIGRAPH_EMBED_DEADLINE_MS"), ("3600", "requests a wait of 3,600 s")],
 )
-def test_a_wait_that_nobody_has_time_for_is_not_begun(wait: str, told: str) -> None:
+def test_a_retry_delay_beyond_the_deadline_is_not_started(wait: str, message: str) -> None:
     clock = HandClock()
     clock.passed_s = 5.0
     late = Refuses(429, headers={"Retry-After": wait})
 
-    with embedding_server(late) as server, pytest.raises(EmbeddingError, match=told):
+    with embedding_server(late) as server, pytest.raises(EmbeddingError, match=message):
         patient(server, clock, OMNIGRAPH_EMBED_DEADLINE_MS="58000").embed("alpha", 4)
 
     assert clock.passed_s == 5.0
@@ -264,7 +264,7 @@ def test_without_a_deadline_only_attempts_are_counted() -> None:
 
 
 @pytest.mark.parametrize("turn", [Dawdles(5.0), Drips(0.02)])
-def test_an_answer_that_takes_too_long_is_given_up_and_asked_for_again(turn: Turn) -> None:
+def test_a_response_that_takes_too_long_is_abandoned_and_retried(turn: Turn) -> None:
     with embedding_server(turn) as server:
         environment = server.environment(OMNIGRAPH_EMBED_TIMEOUT_MS="200")
         vector = find_embedder(environment).embed("alpha", 64)
@@ -286,7 +286,7 @@ def test_the_deadline_spans_all_attempts() -> None:
     assert len(server.received) < 9
 
 
-def test_a_provider_that_is_not_there_is_told() -> None:
+def test_an_unreachable_provider_is_reported() -> None:
     with embedding_server() as server:
         environment = server.environment()
 
@@ -295,7 +295,7 @@ def test_a_provider_that_is_not_there_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("turn", "told"),
+    ("turn", "message"),
     [
         (Refuses(400, said="at most 8192 tokens"), r"status 400 .*: at most 8192 tokens"),
         (Refuses(404, said="no such model"), "status 404 .*: no such model"),
@@ -306,18 +306,18 @@ def test_a_provider_that_is_not_there_is_told() -> None:
         (Shortens(), "a vector has 3 numbers instead of 4"),
     ],
 )
-def test_what_would_fail_again_is_told_at_once_and_changes_nothing(
-    tmp_path: Path, turn: Turn, told: str
+def test_a_permanent_failure_is_reported_at_once_and_changes_nothing(
+    tmp_path: Path, turn: Turn, message: str
 ) -> None:
     with embedding_server(turn) as server:
         graph = memo_graph(tmp_path, ["alpha"], server.environment())
-        with unchanged(graph), pytest.raises(EmbeddingError, match=told):
+        with unchanged(graph), pytest.raises(EmbeddingError, match=message):
             graph.embed("Memo")
 
     assert len(server.received) == 1
 
 
-def test_after_a_failure_no_more_rows_are_asked_for(tmp_path: Path) -> None:
+def test_after_a_failure_no_more_rows_are_embedded(tmp_path: Path) -> None:
     heads = [f"memo {number}" for number in range(64 * 40)]
 
     with embedding_server(Refuses(400)) as server:
@@ -347,10 +347,10 @@ def test_a_key_that_is_refused_is_shown_nowhere(
 
 def test_a_key_that_a_provider_repeats_is_not_repeated(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    tells = f"busy with\n{KEY}"
+    message = f"busy with\n{KEY}"
 
     with (
-        embedding_server(Refuses(500, said=tells), Refuses(400, said=tells)) as server,
+        embedding_server(Refuses(500, said=message), Refuses(400, said=message)) as server,
         pytest.raises(EmbeddingError, match=r"busy with \(the key\)") as refused,
     ):
         find_embedder(server.environment()).embed("alpha", 4)
@@ -359,7 +359,7 @@ def test_a_key_that_a_provider_repeats_is_not_repeated(caplog: pytest.LogCapture
     assert KEY not in f"{refused.value!r} {caplog.text}"
 
 
-def test_connections_are_kept() -> None:
+def test_connections_are_reused() -> None:
     with embedding_server() as server:
         embedder = RemoteEmbedder(parse_profile(server.environment()), HandClock())
         for number in range(5):

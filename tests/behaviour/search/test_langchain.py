@@ -1,4 +1,4 @@
-"""A graph is a retriever of LangChain, wherever it is, and keeps what LangChain asks of one."""
+"""A graph is a LangChain retriever, embedded or served, and meets the requirements of LangChain."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ def graph(request: pytest.FixtureRequest, store: Path) -> Iterator[AnyGraph]:
 
 @pytest.mark.asyncio
 @pytest.mark.filterwarnings("ignore:.*is not an async function")
-class TestWhatLangChainAsks(RetrieversIntegrationTests):
+class TestLangChainRequirements(RetrieversIntegrationTests):
     """Its own suite, of either graph."""
 
     @pytest.fixture(autouse=True)
     def use(self, graph: AnyGraph) -> None:
-        """The graph that is asked."""
+        """The graph that is searched."""
         self._graph = graph
 
     @property
@@ -110,7 +110,7 @@ def test_the_receipt_of_the_first_document_gives_all_of_them_again(graph: AnyGra
     assert [each.text for each in again.passages] == [each.page_content for each in documents]
 
 
-def test_an_asynchronous_call_takes_what_the_other_takes(graph: AnyGraph) -> None:
+def test_an_asynchronous_call_takes_the_arguments_of_the_synchronous_one(graph: AnyGraph) -> None:
     retriever = OmnigraphRetriever(graph=graph)
 
     documents = asyncio.run(retriever.ainvoke("engine", k=2))
@@ -126,7 +126,7 @@ def test_a_state_can_be_named_and_the_room_be_small(graph: AnyGraph) -> None:
     assert OmnigraphRetriever(graph=graph).invoke("zebra") == []
 
 
-def test_what_cannot_be_asked_is_refused(graph: AnyGraph) -> None:
+def test_invalid_arguments_are_refused(graph: AnyGraph) -> None:
     with pytest.raises(ValidationError, match="hop"):
         OmnigraphRetriever(graph=graph, hop=1)  # type: ignore[call-arg]
     with pytest.raises(InvalidValueError, match="from 0 to 2"):
@@ -134,13 +134,13 @@ def test_what_cannot_be_asked_is_refused(graph: AnyGraph) -> None:
 
 
 def run(program: str) -> subprocess.CompletedProcess[str]:
-    """A program in a process of its own."""
+    """Run a program in a separate process."""
     return subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
 
 
-def test_langchain_is_imported_when_it_is_asked_for() -> None:
+def test_langchain_is_imported_on_first_use() -> None:
     ended = run(
         "import sys, omnigraph, omnigraph.langchain; assert 'langchain_core' not in sys.modules"
     )
@@ -148,7 +148,7 @@ def test_langchain_is_imported_when_it_is_asked_for() -> None:
     assert ended.returncode == 0, ended.stderr
 
 
-def test_without_langchain_one_is_told_what_to_install() -> None:
+def test_without_langchain_the_error_says_what_to_install() -> None:
     ended = run(
         "import sys; sys.modules['langchain_core'] = None\n"
         "from omnigraph.langchain import OmnigraphRetriever"

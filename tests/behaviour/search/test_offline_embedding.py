@@ -1,4 +1,4 @@
-"""Vectors for a file of rows."""
+"""Embedding the rows of a file without a graph."""
 
 import json
 from pathlib import Path
@@ -80,7 +80,7 @@ def test_a_vector_is_missing_when_it_is_null_or_empty(tmp_path: Path) -> None:
     assert report.embedded_rows == 2
 
 
-def test_all_vectors_are_made_anew_if_asked(tmp_path: Path) -> None:
+def test_all_vectors_are_recomputed_with_a_flag(tmp_path: Path) -> None:
     report, rows = run(make_job(tmp_path, Mode.REEMBED_ALL), tmp_path)
 
     assert report.embedded_rows == 2
@@ -104,7 +104,7 @@ def test_of_several_selectors_one_is_enough(tmp_path: Path) -> None:
     assert report.embedded_rows == 2
 
 
-def test_cleaning_takes_vectors_out_and_needs_nobody(tmp_path: Path) -> None:
+def test_cleaning_removes_vectors_without_a_provider(tmp_path: Path) -> None:
     job = make_job(tmp_path, Mode.CLEAN)
 
     report = embed_files(job, tmp_path, embedder=None)
@@ -115,7 +115,7 @@ def test_cleaning_takes_vectors_out_and_needs_nobody(tmp_path: Path) -> None:
     assert report == Report(rows=4, selected_rows=2, embedded_rows=0, cleaned_rows=1)
 
 
-def test_rows_that_are_not_meant_keep_every_byte(tmp_path: Path) -> None:
+def test_unselected_rows_keep_every_byte(tmp_path: Path) -> None:
     job = make_job(tmp_path, Mode.REEMBED_ALL)
     odd = '{ "type":"Person","data":{"n":1.50} }\n\n{"edge" : "E"}'
     source_in(tmp_path).write_text(odd)
@@ -126,7 +126,7 @@ def test_rows_that_are_not_meant_keep_every_byte(tmp_path: Path) -> None:
     assert report.rows == 2
 
 
-def test_a_file_may_be_embedded_in_its_own_place(tmp_path: Path) -> None:
+def test_a_file_may_be_embedded_in_place(tmp_path: Path) -> None:
     job = make_job(tmp_path, Mode.REEMBED_ALL)
 
     report = embed_files(job, tmp_path, output=source_in(tmp_path))
@@ -134,7 +134,7 @@ def test_a_file_may_be_embedded_in_its_own_place(tmp_path: Path) -> None:
     assert report.rows == len(source_in(tmp_path).read_text().splitlines()) == 4
 
 
-def test_a_mistake_leaves_what_was_there_and_names_its_line(tmp_path: Path) -> None:
+def test_an_error_leaves_the_output_unchanged_and_names_its_line(tmp_path: Path) -> None:
     job = make_job(tmp_path, Mode.REEMBED_ALL)
     output_in(tmp_path).parent.mkdir()
     output_in(tmp_path).write_text("before")
@@ -147,7 +147,7 @@ def test_a_mistake_leaves_what_was_there_and_names_its_line(tmp_path: Path) -> N
     assert [path.name for path in output_in(tmp_path).parent.iterdir()] == ["rows.jsonl"]
 
 
-def test_a_type_that_is_not_embedded_is_not_asked_for(tmp_path: Path) -> None:
+def test_selecting_a_type_without_embeddings_is_refused(tmp_path: Path) -> None:
     job = make_job(tmp_path, Mode.REEMBED_ALL, types=("Person",))
 
     with pytest.raises(NotFoundError, match="embedded types: Decision"):

@@ -1,4 +1,4 @@
-"""Texts are embedded by the same provider where somebody else does the work: a server, Spark."""
+"""A server and Spark embed texts by the same provider as the calling process."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +31,7 @@ query q($text: String) {
 """
 NO_KEYS = {"OPENROUTER_API_KEY": "", "OPENAI_API_KEY": ""}
 BODY = {"query": BY_TEXT, "params": {"text": "beta"}}
-ASK = "/graphs/default/query"
+QUERY_ROUTE = "/graphs/default/query"
 
 
 def memo_graph(root: Path) -> Graph:
@@ -52,8 +52,8 @@ def test_a_served_text_is_embedded_by_the_server(tmp_path: Path) -> None:
             tmp_path, "--unauthenticated", environment=provider.environment("gemini")
         ) as server,
     ):
-        first = server.request("POST", ASK, token=None, json=BODY)
-        server.request("POST", ASK, token=None, json=BODY)
+        first = server.request("POST", QUERY_ROUTE, token=None, json=BODY)
+        server.request("POST", QUERY_ROUTE, token=None, json=BODY)
         server.wait_for_line("texts were embedded", provider="gemini", text_count=1)
         said = server.log_text()
 
@@ -63,38 +63,38 @@ def test_a_served_text_is_embedded_by_the_server(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("environment", "told"),
+    ("environment", "message"),
     [
         (NO_KEYS, "OPENROUTER_API_KEY or OPENAI_API_KEY"),
         ({"OMNIGRAPH_EMBED_PROVIDER": "cohere"}, "unknown embedding provider"),
     ],
 )
 def test_a_server_without_a_provider_says_which_variables_it_lacks(
-    tmp_path: Path, environment: dict[str, str], told: str
+    tmp_path: Path, environment: dict[str, str], message: str
 ) -> None:
     memo_graph(tmp_path / "graph").close()
 
     with running_server(tmp_path, "--unauthenticated", environment=environment) as server:
-        answer = server.request("POST", ASK, token=None, json=BODY)
+        response = server.request("POST", QUERY_ROUTE, token=None, json=BODY)
         with omnigraph.connect(server.url) as graph, pytest.raises(EmbeddingError) as refused:
             graph.query(BY_TEXT, {"text": "beta"})
 
-    assert answer.status_code == 500
-    assert told in answer.json()["error"]
-    assert told in str(refused.value)
+    assert response.status_code == 500
+    assert message in response.json()["error"]
+    assert message in str(refused.value)
 
 
-def test_a_model_that_made_other_vectors_is_the_callers_to_know(tmp_path: Path) -> None:
+def test_a_model_mismatch_is_reported_to_the_caller(tmp_path: Path) -> None:
     memo_graph(tmp_path / "graph").close()
     environment = {"OMNIGRAPH_EMBEDDINGS_MOCK": "1", "OMNIGRAPH_EMBED_MODEL": "other"}
 
     with running_server(tmp_path, "--unauthenticated", environment=environment) as server:
-        answer = server.request("POST", ASK, token=None, json=BODY)
+        response = server.request("POST", QUERY_ROUTE, token=None, json=BODY)
         with omnigraph.connect(server.url) as graph, pytest.raises(InvalidValueError):
             graph.query(BY_TEXT, {"text": "beta"})
 
-    assert answer.status_code == 400
-    assert "'test-model'" in answer.json()["error"]
+    assert response.status_code == 400
+    assert "'test-model'" in response.json()["error"]
 
 
 ADD = "query add($head: String) { insert Memo { head: $head } }"
@@ -126,8 +126,10 @@ def test_a_server_fills_the_vectors_of_what_is_written_by_it(tmp_path: Path) -> 
     ):
         body = {"data": ndjson(node("Memo", head="loaded")).getvalue()}
         assert server.request("POST", f"{WRITE}/load", token=None, json=body).status_code == 200
-        asked = {"query": ADD, "params": {"head": "mutated"}}
-        assert server.request("POST", f"{WRITE}/mutate", token=None, json=asked).status_code == 200
+        request = {"query": ADD, "params": {"head": "mutated"}}
+        assert (
+            server.request("POST", f"{WRITE}/mutate", token=None, json=request).status_code == 200
+        )
         with omnigraph.connect(server.url) as remote:
             remote.load(ndjson(node("Memo", head="remote")), mode="append")
             remote.invoke("add", {"head": "invoked"})
@@ -141,7 +143,7 @@ def test_a_server_fills_the_vectors_of_what_is_written_by_it(tmp_path: Path) -> 
     assert "by an agent" in provider.texts
 
 
-def test_a_server_leaves_vectors_empty_when_it_is_told_later(tmp_path: Path) -> None:
+def test_a_server_leaves_vectors_empty_when_a_request_says_later(tmp_path: Path) -> None:
     empty_graph(tmp_path / "graph").close()
     (tmp_path / "stored.gq").write_text(ADD)
     flags = ("--unauthenticated", "--queries", str(tmp_path / "stored.gq"))
@@ -152,7 +154,7 @@ def test_a_server_leaves_vectors_empty_when_it_is_told_later(tmp_path: Path) -> 
     ):
         lines = ndjson(node("Memo", head="lines")).getvalue()
         with server.client(token=None) as client:
-            answer = client.post(
+            response = client.post(
                 f"{WRITE}/load?mode=append&embed=later",
                 content=lines,
                 headers={"Content-Type": "application/x-ndjson"},
@@ -166,7 +168,7 @@ def test_a_server_leaves_vectors_empty_when_it_is_told_later(tmp_path: Path) -> 
             remote.invoke("add", {"head": "invoked"}, embed="later")
 
     graph = omnigraph.open(str(tmp_path / "graph"))
-    assert (answer.status_code, soon.status_code) == (200, 400)
+    assert (response.status_code, soon.status_code) == (200, 400)
     assert "neither now nor later" in soon.json()["error"]
     assert set(rows(graph, "Memo")) == {"lines", "mutated", "remote", "by text", "invoked"}
     assert heads_with_vectors(graph) == set()
@@ -181,17 +183,17 @@ def test_a_server_whose_provider_fails_writes_nothing_and_says_so(tmp_path: Path
         running_server(tmp_path, "--unauthenticated", environment=provider.environment()) as server,
     ):
         body = {"data": ndjson(node("Memo", head="loaded")).getvalue()}
-        answer = server.request("POST", f"{WRITE}/load", token=None, json=body)
+        response = server.request("POST", f"{WRITE}/load", token=None, json=body)
         with omnigraph.connect(server.url) as remote, pytest.raises(EmbeddingError) as refused:
             remote.mutate(ADD, {"head": "mutated"})
 
-    assert answer.status_code == 500
-    assert "so the graph is unchanged" in answer.json()["error"]
+    assert response.status_code == 500
+    assert "so the graph is unchanged" in response.json()["error"]
     assert "no such model" in str(refused.value)
     assert rows(omnigraph.open(str(tmp_path / "graph")), "Memo") == {}
 
 
-def test_the_command_line_fills_vectors_unless_it_is_told_later(tmp_path: Path) -> None:
+def test_the_command_line_fills_vectors_unless_a_flag_says_later(tmp_path: Path) -> None:
     empty_graph(tmp_path / "graph").close()
     graph, lines = tmp_path / "graph", ndjson(node("Memo", head="later")).getvalue()
 
@@ -239,7 +241,7 @@ def on_spark(root: Path, provider: EmbeddingServer) -> Graph:
     return open_graph(settings, actor=None, is_read_only=False)
 
 
-def test_executors_ask_the_provider_themselves(
+def test_executors_call_the_provider_themselves(
     tmp_path: Path, spark: SparkSession, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with embedding_server() as provider:
@@ -255,7 +257,7 @@ def test_executors_ask_the_provider_themselves(
     assert KEY not in "".join(capfd.readouterr())
 
 
-def test_what_a_provider_refuses_executors_arrives_as_it_was(
+def test_a_provider_error_on_an_executor_keeps_its_class_and_message(
     tmp_path: Path, spark: SparkSession, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with embedding_server(*[Refuses(400, said=f"not with {KEY}")] * 20) as provider:

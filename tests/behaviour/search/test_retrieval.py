@@ -1,4 +1,4 @@
-"""What a graph holds about a text fits a prompt, and its receipt gives the same answer again."""
+"""A retrieval of a text fits a prompt, and its receipt reproduces the result."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ def library(path: Path) -> Graph:
 
 
 def named(found: Retrieval) -> list[tuple[str, str]]:
-    """The nodes of an answer, in order."""
+    """The nodes of a result, in order."""
     return [(each.type, each.id) for each in found.passages]
 
 
-def test_the_best_nodes_come_first_and_then_their_neighbours_with_the_way_to_them(
+def test_the_best_nodes_are_followed_by_their_neighbours_with_paths(
     tmp_path: Path,
 ) -> None:
     graph = library(tmp_path)
@@ -97,7 +97,7 @@ def test_the_best_nodes_come_first_and_then_their_neighbours_with_the_way_to_the
     assert found.receipt.commit_id == graph.head()
 
 
-def test_no_hop_stays_with_what_was_found_and_two_go_further(tmp_path: Path) -> None:
+def test_zero_hops_add_no_neighbours_and_two_hops_add_more(tmp_path: Path) -> None:
     graph = library(tmp_path)
 
     none, two = (graph.retrieve("numbers", k=1, hops=hops) for hops in (0, 2))
@@ -172,7 +172,7 @@ def test_a_value_cannot_pass_for_another_passage(tmp_path: Path) -> None:
 # Budget
 
 
-def test_a_passage_that_does_not_fit_makes_room_for_a_shorter_one(tmp_path: Path) -> None:
+def test_a_passage_beyond_the_budget_is_replaced_by_a_shorter_one(tmp_path: Path) -> None:
     graph = build_graph(
         tmp_path,
         SCHEMA,
@@ -202,7 +202,7 @@ def test_only_the_first_passage_is_cut_and_only_if_it_alone_is_too_long(tmp_path
     assert graph.retrieve("fox", budget_tokens=5, count_tokens=lambda _text: 6).text == ""
 
 
-def test_a_caller_may_count_tokens_in_their_own_way(tmp_path: Path) -> None:
+def test_a_caller_may_pass_a_token_counter(tmp_path: Path) -> None:
     graph = library(tmp_path)
 
     def count_words(text: str) -> int:
@@ -238,7 +238,7 @@ def test_a_hub_does_not_push_out_the_neighbours_of_others(tmp_path: Path) -> Non
     assert NEIGHBOURS_MAX < REACHED_MAX
 
 
-def test_of_many_neighbours_those_come_first_that_the_search_found_too(tmp_path: Path) -> None:
+def test_neighbours_that_the_search_also_found_are_ranked_first(tmp_path: Path) -> None:
     many = [f"n{number:03d}" for number in range(2 * NEIGHBOURS_MAX)]
     last = many[-1]
     graph = build_graph(
@@ -260,16 +260,16 @@ def test_of_many_neighbours_those_come_first_that_the_search_found_too(tmp_path:
 # Replays
 
 
-def test_a_receipt_gives_the_same_answer_whatever_is_written_later(tmp_path: Path) -> None:
+def test_a_receipt_replays_to_the_same_result_after_later_writes(tmp_path: Path) -> None:
     graph = library(tmp_path)
     found = graph.retrieve("engine", vector=[1, 0], hops=2)
     graph.mutate(query('update Paper set { abstract: "no more" } where title = "Notes"'))
     graph.mutate(query('delete Author where name = "Ada"'))
 
-    kept = json.loads(json.dumps(found.receipt.to_json()))
+    stored = json.loads(json.dumps(found.receipt.to_json()))
 
     assert graph.replay(found.receipt) == found
-    assert graph.replay(kept) == found
+    assert graph.replay(stored) == found
     assert graph.retrieve("engine", vector=[1, 0], hops=2) != found
 
 
@@ -319,7 +319,7 @@ def test_a_receipt_that_was_changed_is_refused(
         graph.replay({**receipt, **change})
 
 
-def test_indexes_and_files_change_no_byte_of_an_answer(tmp_path: Path) -> None:
+def test_indexes_and_compaction_change_no_byte_of_a_result(tmp_path: Path) -> None:
     graph = library(tmp_path)
     graph.load(ndjson(node("Paper", title="More", body="another engine")), mode="append")
     found = graph.retrieve("engine", vector=[1, 0], hops=2)
@@ -364,7 +364,7 @@ def test_a_text_is_embedded_once_and_a_replay_embeds_nothing(tmp_path: Path) -> 
     assert provider.requested == ["grey wolf"]
 
 
-def test_without_vectors_of_the_text_nothing_else_is_searched_in_silence(tmp_path: Path) -> None:
+def test_a_search_without_a_text_vector_is_refused(tmp_path: Path) -> None:
     graph = memos(tmp_path)
 
     with pytest.raises(EmbeddingError, match="vector_weight=0"):
@@ -384,11 +384,11 @@ def test_a_given_vector_is_compared_with_all_of_its_length(tmp_path: Path) -> No
     assert found.receipt.vectors[0].numbers == (0.0, 0.0, 0.0, 1.0)
 
 
-# What is refused
+# Refusals
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("arguments", "message"),
     [
         ({"types": ["Papr"]}, "Paper"),
         ({"types": ["Cites"]}, "edge type"),
@@ -410,13 +410,13 @@ def test_a_given_vector_is_compared_with_all_of_its_length(tmp_path: Path) -> No
         ({"types": "Author", "word_weight": 0, "vector": [1, 0]}, "has vectors of 2"),
     ],
 )
-def test_what_cannot_be_asked_is_refused_with_advice(
-    asked: Mapping[str, object], told: str, tmp_path: Path
+def test_invalid_arguments_are_refused_with_advice(
+    arguments: Mapping[str, object], message: str, tmp_path: Path
 ) -> None:
     graph = library(tmp_path)
 
-    with pytest.raises((InvalidValueError, NotFoundError), match=told):
-        graph.retrieve("x", **asked)  # type: ignore[arg-type]  # what callers without types do
+    with pytest.raises((InvalidValueError, NotFoundError), match=message):
+        graph.retrieve("x", **arguments)  # type: ignore[arg-type]  # what callers without types do
 
 
 def test_a_type_with_nothing_to_search_is_refused_and_can_be_reached(tmp_path: Path) -> None:
@@ -435,7 +435,7 @@ def test_a_type_with_nothing_to_search_is_refused_and_can_be_reached(tmp_path: P
     assert named(graph.retrieve("ann")) == [("Person", "Ann"), ("Place", "1")]
 
 
-def test_a_text_that_nothing_holds_finds_nothing(tmp_path: Path) -> None:
+def test_a_text_without_matches_finds_nothing(tmp_path: Path) -> None:
     graph = library(tmp_path)
 
     found = graph.retrieve("zebra")
@@ -458,7 +458,7 @@ class RunCounter:
         self.runs = 0
 
     def count(self, event: Event) -> None:
-        """Of no interest."""
+        """Not used."""
 
     def phase(self, phase: Phase) -> AbstractContextManager[None]:
         """One more, if it is a read."""
@@ -490,13 +490,13 @@ def test_the_number_of_reads_depends_on_the_schema_and_not_on_the_rows(
     assert arms + types < counter.runs <= arms + 2 * edge_ends + types
 
 
-# Who sees a part
+# Restricted callers
 
 
-def test_what_is_not_seen_is_neither_in_a_passage_nor_on_a_path(tmp_path: Path) -> None:
-    limited = see_as_reader(team_graph(tmp_path), RED)
+def test_a_hidden_row_is_in_no_passage_and_on_no_path(tmp_path: Path) -> None:
+    restricted = see_as_reader(team_graph(tmp_path), RED)
 
-    found = limited.retrieve("fox", types=["Person"], hops=2)
+    found = restricted.retrieve("fox", types=["Person"], hops=2)
 
     assert named(found) == [("Person", "ann")]
     assert found.left_out == 0
@@ -505,13 +505,13 @@ def test_what_is_not_seen_is_neither_in_a_passage_nor_on_a_path(tmp_path: Path) 
 
 def test_a_hidden_property_is_neither_searched_nor_shown(tmp_path: Path) -> None:
     hiding: TypeViews = {"Person": TypeView(None, frozenset({"bio", "pay"}))}
-    limited = see_as_reader(team_graph(tmp_path), hiding)
+    restricted = see_as_reader(team_graph(tmp_path), hiding)
 
-    assert named(limited.retrieve("fox")) == []
-    assert "pay" not in limited.retrieve("ann").text
+    assert named(restricted.retrieve("fox")) == []
+    assert "pay" not in restricted.retrieve("ann").text
 
 
-def test_a_score_tells_nothing_of_what_is_not_seen(tmp_path: Path) -> None:
+def test_a_score_reveals_nothing_of_hidden_rows(tmp_path: Path) -> None:
     whole = team_graph(tmp_path / "whole")
     part = build_graph(
         tmp_path / "part",
@@ -525,7 +525,7 @@ def test_a_score_tells_nothing_of_what_is_not_seen(tmp_path: Path) -> None:
     assert found.receipt.places == part.retrieve("fox", types="Person", hops=0).receipt.places
 
 
-def test_who_sees_less_cannot_replay_the_receipt_of_another(tmp_path: Path) -> None:
+def test_a_restricted_caller_cannot_replay_the_receipt_of_another(tmp_path: Path) -> None:
     graph = team_graph(tmp_path)
     found = graph.retrieve("fox")
 
@@ -557,7 +557,7 @@ RECORDS = st.fixed_dictionaries(
         "wrote": st.sets(st.tuples(st.integers(0, 2), st.integers(0, 5)), max_size=6),
     }
 )
-ASKED = st.builds(
+REQUESTS = st.builds(
     RetrievalInput,
     text=st.lists(st.sampled_from(WORDS), min_size=1, max_size=3).map(" ".join),
     vector=st.none() | VECTOR,
@@ -587,23 +587,23 @@ def generated_graph(path: Path, records: Mapping[str, Sequence[tuple[object, ...
     return build_graph(path, SCHEMA, *papers, *authors, *edges)
 
 
-def retrieve(graph: Graph, asked: RetrievalInput, *, branch: str = "main") -> Retrieval:
-    """What the graph answers to what is asked of both."""
-    has_vectors = asked.vector is not None
+def retrieve(graph: Graph, request: RetrievalInput, *, branch: str = "main") -> Retrieval:
+    """The result of the graph graph of request the the oracle gets too."""
+    has_vectors = request.vector is not None
     return graph.retrieve(
-        asked.text,
-        hops=asked.hops,
-        k=asked.k,
-        budget_tokens=asked.budget,
+        request.text,
+        hops=request.hops,
+        k=request.k,
+        budget_tokens=request.budget,
         branch=branch,
-        vector=asked.vector,
-        word_weight=asked.weights[0],
-        vector_weight=asked.weights[1] if has_vectors else 1.0,
+        vector=request.vector,
+        word_weight=request.weights[0],
+        vector_weight=request.weights[1] if has_vectors else 1.0,
     )
 
 
-def told(found: Retrieval) -> Expected:
-    """An answer, as plain values."""
+def summary(found: Retrieval) -> Expected:
+    """A result, as plain values."""
     nodes = [
         (
             (each.type, each.id),
@@ -617,19 +617,19 @@ def told(found: Retrieval) -> Expected:
     return Expected(nodes, found.text, found.left_out)
 
 
-@given(records=RECORDS, questions=st.lists(ASKED, min_size=1, max_size=6))
+@given(records=RECORDS, questions=st.lists(REQUESTS, min_size=1, max_size=6))
 @settings(max_examples=EXAMPLES_MAX)
-def test_answers_are_those_of_plain_python_within_the_budget_and_replay_to_the_same_bytes(
+def test_results_are_those_of_plain_python_within_the_budget_and_replay_exactly(
     records: Mapping[str, Sequence[tuple[object, ...]]], questions: Sequence[RetrievalInput]
 ) -> None:
     with TemporaryDirectory() as folder, generated_graph(Path(folder, "g"), records) as graph:
         graph.create_branch("twin")
-        for asked in questions:
-            found = retrieve(graph, asked)
+        for request in questions:
+            found = retrieve(graph, request)
 
-            assert told(found) == expected_retrieval(graph, asked)
-            assert found.tokens <= asked.budget
-            assert len(found.text.encode()) <= 4 * asked.budget
+            assert summary(found) == expected_retrieval(graph, request)
+            assert found.tokens <= request.budget
+            assert len(found.text.encode()) <= 4 * request.budget
             assert graph.replay(json.loads(json.dumps(found.receipt.to_json()))) == found
-            twin = retrieve(graph, asked, branch="twin")
+            twin = retrieve(graph, request, branch="twin")
             assert (twin.text, twin.receipt.places) == (found.text, found.receipt.places)

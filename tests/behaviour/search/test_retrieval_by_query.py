@@ -1,4 +1,4 @@
-"""A query may say what a retrieval starts from; its receipt gives the same answer again."""
+"""A retrieval may start from the nodes of a query; its receipt reproduces the result."""
 
 from __future__ import annotations
 
@@ -86,11 +86,11 @@ def library(path: Path) -> Graph:
 
 
 def named(found: Retrieval) -> list[tuple[str, str]]:
-    """The nodes of an answer, in order."""
+    """The nodes of a result, in order."""
     return [(each.type, each.id) for each in found.passages]
 
 
-def test_the_nodes_of_the_rows_come_first_in_their_order_and_then_their_neighbours(
+def test_the_nodes_of_the_rows_are_followed_by_their_neighbours(
     tmp_path: Path,
 ) -> None:
     graph = library(tmp_path)
@@ -108,7 +108,7 @@ def test_the_nodes_of_the_rows_come_first_in_their_order_and_then_their_neighbou
     assert found.receipt.arms == ("since",)
 
 
-def test_a_node_of_several_rows_comes_once_and_what_is_not_there_is_left_out(
+def test_a_node_of_several_rows_is_returned_once_and_missing_nodes_are_skipped(
     tmp_path: Path,
 ) -> None:
     graph = library(tmp_path)
@@ -131,8 +131,8 @@ def test_a_score_that_the_query_returns_is_in_the_receipt(tmp_path: Path) -> Non
     found = graph.retrieve_by(BY_WORDS, {"text": "engine"}, hops=0)
 
     rows = graph.query(BY_WORDS, {"text": "engine"}).rows
-    told = [(each.id, each.place.arms[0].score) for each in found.passages]
-    assert told == [(row["p.title"], row["relevance"]) for row in rows]
+    scored = [(each.id, each.place.arms[0].score) for each in found.passages]
+    assert scored == [(row["p.title"], row["relevance"]) for row in rows]
 
 
 def test_the_budget_the_hops_and_the_edges_are_those_of_a_search(tmp_path: Path) -> None:
@@ -156,11 +156,11 @@ def test_the_budget_the_hops_and_the_edges_are_those_of_a_search(tmp_path: Path)
 
 
 def replays(graph: Graph, found: Retrieval) -> bool:
-    """Whether the receipt, kept as JSON, gives the same answer again."""
+    """Whether the receipt, stored as JSON, reproduces the result."""
     return graph.replay(json.loads(json.dumps(found.receipt.to_json()))) == found
 
 
-def test_a_receipt_gives_the_same_answer_whatever_is_written_later(tmp_path: Path) -> None:
+def test_a_receipt_replays_to_the_same_result_after_later_writes(tmp_path: Path) -> None:
     graph = library(tmp_path)
     found = graph.retrieve_by(f"{BY_WORDS}{BY_YEAR}", {"year": 1900}, name="since", hops=2)
     graph.mutate(query('update Paper set { year: 1700 } where title = "Weather"'))
@@ -174,7 +174,7 @@ def test_a_receipt_gives_the_same_answer_whatever_is_written_later(tmp_path: Pat
     assert graph.retrieve_by(BY_YEAR, {"year": 1900}, hops=2) != found
 
 
-def test_values_of_every_kind_are_kept_as_json(tmp_path: Path) -> None:
+def test_values_of_every_kind_are_recorded_as_json(tmp_path: Path) -> None:
     graph = library(tmp_path)
     source = """
     query q($day: Date, $moment: DateTime?, $names: [String], $v: Vector(4), $least: F64) {
@@ -190,7 +190,7 @@ def test_values_of_every_kind_are_kept_as_json(tmp_path: Path) -> None:
 
     assert named(found)[0] == ("Paper", "Notes")
     assert found.receipt.to_json()["request"] == {
-        **found.receipt.to_json()["request"],  # type: ignore[dict-item]  # an object, as told below
+        **found.receipt.to_json()["request"],  # type: ignore[dict-item]  # an object, as checked below
         "params": {
             "day": "1843-01-01",
             "least": 1.5,
@@ -204,7 +204,7 @@ def test_values_of_every_kind_are_kept_as_json(tmp_path: Path) -> None:
         graph.retrieve_by(source, {**values, "least": float("nan")})
 
 
-def test_a_query_that_asks_for_the_time_is_replayed_at_its_time(tmp_path: Path) -> None:
+def test_a_query_of_the_current_time_is_replayed_at_its_time(tmp_path: Path) -> None:
     soon = datetime.now(UTC) + timedelta(hours=1)
     graph = build_graph(tmp_path, SCHEMA, node("Paper", title="soon", seen=format_datetime(soon)))
     source = "query q() { match { $p: Paper  $p.seen >= now() } return { $p.title } }"
@@ -261,18 +261,18 @@ def test_a_receipt_that_was_changed_is_refused(
     request = receipt["request"]
     assert isinstance(request, dict)
 
-    asked = change.get("request")
-    changed = {**change, "request": {**request, **asked}} if isinstance(asked, dict) else change
+    edited = change.get("request")
+    changed = {**change, "request": {**request, **edited}} if isinstance(edited, dict) else change
 
     with pytest.raises(InvalidValueError):
         graph.replay({**receipt, **changed})
 
 
-# What is refused
+# Refusals
 
 
 @pytest.mark.parametrize(
-    ("source", "told"),
+    ("source", "message"),
     [
         ('insert Author { name: "x" }', "a read is needed"),
         ("match { $a: Author  $a $w:wrote $p } return { $w.on, $p.title }", "which is an edge"),
@@ -283,17 +283,17 @@ def test_a_receipt_that_was_changed_is_refused(
     ],
 )
 def test_a_query_that_finds_no_nodes_is_refused_before_it_runs(
-    source: str, told: str, tmp_path: Path
+    source: str, message: str, tmp_path: Path
 ) -> None:
     graph = library(tmp_path)
 
-    with pytest.raises(CompileError, match=told) as refused:
+    with pytest.raises(CompileError, match=message) as refused:
         graph.retrieve_by(query(source))
 
     assert refused.value.diagnostics[0].span is not None
 
 
-def test_what_cannot_be_asked_is_refused_with_advice(tmp_path: Path) -> None:
+def test_invalid_arguments_are_refused_with_advice(tmp_path: Path) -> None:
     graph = library(tmp_path)
 
     with pytest.raises(InvalidValueError, match="from 0 to 2"):
@@ -306,7 +306,7 @@ def test_what_cannot_be_asked_is_refused_with_advice(tmp_path: Path) -> None:
         graph.retrieve_by(BY_YEAR, {"year": 1}, name="sinc")
 
 
-def test_more_nodes_than_anybody_reads_are_refused(tmp_path: Path) -> None:
+def test_more_nodes_than_the_bound_are_refused(tmp_path: Path) -> None:
     papers = [node("Paper", title=f"p{number:04d}") for number in range(FOUND_MAX + 1)]
     graph = build_graph(tmp_path, SCHEMA, *papers)
     source = "query q($n: I64) { match { $p: Paper } return { $p.title } limit $n }"
@@ -317,7 +317,7 @@ def test_more_nodes_than_anybody_reads_are_refused(tmp_path: Path) -> None:
     assert graph.retrieve_by(source, {"n": FOUND_MAX}).passages[0].id == "p0000"
 
 
-def test_who_sees_a_part_retrieves_from_that_part(tmp_path: Path) -> None:
+def test_a_restricted_caller_retrieves_only_visible_rows(tmp_path: Path) -> None:
     graph = team_graph(tmp_path)
     source = "query q() { match { $p: Person } return { $p.name } order { $p.name } }"
 

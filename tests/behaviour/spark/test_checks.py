@@ -1,4 +1,4 @@
-"""The rules that a load on Spark is held to, against staged and committed rows, and its report."""
+"""The rules that a load on Spark checks against staged and committed rows, and its report."""
 
 from pathlib import Path
 
@@ -40,14 +40,14 @@ def team_graph(path: Path) -> Graph:
 
 
 def refuse(graph: Graph, given: object, *, mode: str, spark: SparkSession) -> IntegrityError:
-    """How a load is refused."""
+    """The refusal of a load."""
     with unchanged(graph), pytest.raises(IntegrityError) as refused:
         graph.load(given, mode=mode, spark=spark)
     return refused.value
 
 
 def report_of(error: IntegrityError) -> LoadReport:
-    """The report that a refusal comes with."""
+    """The report of a refusal."""
     assert error.report is not None
     assert error.report.count == error.count
     return error.report
@@ -68,7 +68,7 @@ def test_every_violated_rule_is_counted_and_reported_with_places(
         tmp_path / "edges.jsonl",
         edge("Leads", "p1", '["1","a"]', id="x1"),
         edge("Leads", "Ann", '["1","b"]', id="x2"),
-        edge("Leads", "Nobody", '["9","z"]', id="x3"),
+        edge("Leads", "Absent", '["9","z"]', id="x3"),
         edge("Backs", "p1", "p2", id="x4"),
     )
 
@@ -143,9 +143,7 @@ def test_the_smallest_of_the_existing_keys_is_reported(tmp_path: Path, spark: Sp
     assert (refused.value.type, refused.value.id) == ("Person", "Bob")
 
 
-def test_values_that_a_merge_takes_from_their_row_are_free(
-    tmp_path: Path, spark: SparkSession
-) -> None:
+def test_unique_values_that_a_merge_releases_are_free(tmp_path: Path, spark: SparkSession) -> None:
     graph = team_graph(tmp_path / "graph")
     path = write_lines(
         tmp_path / "rows.jsonl",

@@ -1,4 +1,4 @@
-"""What runs on a cluster, or through a Spark Connect server, does what it does on this machine."""
+"""Jobs on a cluster or through a Spark Connect server have the same effects as on this machine."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ from tests.support.graphs import SOCIAL, build_graph, contents, edge, node
 from tests.support.spark_loads import write_lines
 from tests.support.spark_servers import connect_server, run_on_cluster, run_script
 
-# Each line that it prints is what became of one load, or whether another answer is that of here.
+# Each line that it prints is the outcome of one load, or whether another result is the local one.
 JOURNEY = '''
 import json, sys
 import omnigraph, omnigraph.spark.load.inputs
@@ -56,7 +56,7 @@ spark.stop()
 
 
 def written_inputs(folder: Path) -> None:
-    """Files of people: such as can be loaded, and such as cannot."""
+    """Files of people: valid ones and invalid ones."""
     names = [f"p{number}" for number in range(40)]
     write_lines(
         folder / "first.jsonl",
@@ -66,13 +66,13 @@ def written_inputs(folder: Path) -> None:
     broken = write_lines(
         folder / "broken.jsonl",
         *(node("Person", name=f"q{number % 30}") for number in range(40)),
-        edge("Knows", "q1", "nobody", id="x"),
+        edge("Knows", "q1", "absent", id="x"),
     )
     (folder / "unreadable.jsonl").write_bytes(broken.read_bytes() + b"{")
 
 
 def reported(graph: Graph, path: Path) -> list[object]:
-    """What becomes of a load in process."""
+    """The outcome of a load in process."""
     try:
         done = graph.load(path, mode="append")
     except GraphError as error:
@@ -81,7 +81,7 @@ def reported(graph: Graph, path: Path) -> list[object]:
 
 
 def require_journey(folder: Path, printed: str) -> None:
-    """Fail unless loads and answers of the script were those of this process."""
+    """Fail unless loads and results of the script equal those of this process."""
     graph = omnigraph.open(str(folder / "graph"))
     inline = build_graph(folder / "inline", SOCIAL)
     names = ("first", "broken", "unreadable")

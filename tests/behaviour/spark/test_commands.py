@@ -1,4 +1,4 @@
-"""Command lines that ask for Spark: a session as they describe it, or the one that runs."""
+"""Command lines with Spark: a session as they describe it, or the running one."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +21,7 @@ def partitions(spark: SparkSession) -> Iterator[SparkSession]:
     spark.conf.set(PARTITIONS, str(before))
 
 
-def test_a_load_takes_the_session_that_its_flags_describe(
+def test_a_load_uses_the_session_that_its_flags_describe(
     tmp_path: Path, partitions: SparkSession
 ) -> None:
     store = store_people(tmp_path)
@@ -41,7 +41,7 @@ def test_a_load_takes_the_session_that_its_flags_describe(
     assert "Fay" in left_out.read_text(encoding="utf-8")
 
 
-def test_rows_that_were_left_out_are_printed(tmp_path: Path, spark: SparkSession) -> None:
+def test_refused_rows_are_printed(tmp_path: Path, spark: SparkSession) -> None:
     del spark
     store = store_people(tmp_path)
     rows = write_rows(tmp_path, node("Person", name="Eve"), node("Person", name="Fay", age="old"))

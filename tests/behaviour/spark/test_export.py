@@ -1,5 +1,6 @@
-"""An export on Spark: the rows of an export in process, in parts, in a folder that is whole or not
-there."""
+"""An export on Spark: the rows of an export in process, in several files, in a folder that is
+complete or absent.
+"""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -34,7 +35,7 @@ def _many_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def network(path: Path) -> Graph:
-    """People in no order of their ids, in several files, some of them gone, and who knows whom."""
+    """People in no order of their ids, in several files, some deleted, and who knows whom."""
     graph = build_graph(path, NETWORK)
     names = [f"p{number * 7919 % 1000:03}" for number in range(PEOPLE)]
     for start in range(0, PEOPLE, 100):
@@ -133,7 +134,7 @@ def test_a_job_that_fails_leaves_nothing(tmp_path: Path, spark: SparkSession) ->
     assert names_in(tmp_path / "mine") == ["notes.txt"]
 
 
-def test_many_rows_go_to_spark_and_few_stay_here(
+def test_many_rows_are_processed_by_spark_and_few_in_process(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del spark  # the session that is found running

@@ -1,4 +1,4 @@
-"""Loads on Spark: any number of rows of any types, from anywhere, as one commit or not at all."""
+"""Loads on Spark: any number of rows of any types, from any source, as one commit or not at all."""
 
 import gzip
 import threading
@@ -54,7 +54,7 @@ def people(*names: str) -> list[dict[str, object]]:
 
 
 def when_checking(act: Callable[[], object]) -> Progress:
-    """Progress that does something once, when the rows of a load are about to be checked."""
+    """A progress callback that acts once, when the rows of a load are about to be checked."""
     is_due = threading.Lock()
 
     def progress(stage: str, _done: int, _total: int | None) -> None:
@@ -64,7 +64,7 @@ def when_checking(act: Callable[[], object]) -> Progress:
     return progress
 
 
-# What a job is made of
+# Jobs
 
 
 def test_a_job_of_many_inputs_is_one_commit(tmp_path: Path, spark: SparkSession) -> None:
@@ -164,7 +164,9 @@ def test_a_job_whose_block_fails_loads_nothing(tmp_path: Path, spark: SparkSessi
         _ = job.result
 
 
-def test_rows_are_given_as_what_they_are(tmp_path: Path, spark: SparkSession) -> None:
+def test_arguments_of_the_wrong_kind_are_refused_with_advice(
+    tmp_path: Path, spark: SparkSession
+) -> None:
     graph = build_graph(tmp_path / "graph", SOCIAL)
     frame = spark.createDataFrame([("Ann",)], "name string")
     job = graph.bulk(mode="append", spark=spark)
@@ -183,7 +185,7 @@ def test_rows_are_given_as_what_they_are(tmp_path: Path, spark: SparkSession) ->
 # Which engine
 
 
-def test_a_load_says_which_engine_it_took(
+def test_a_load_reports_its_engine(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph = build_graph(tmp_path / "graph", SOCIAL)
@@ -313,7 +315,7 @@ def test_frames_with_empty_partitions_and_empty_columns_are_loaded(
     assert values(graph, "Person", "age") == dict.fromkeys(["Ann", "Bob", "Cyd"])
 
 
-def test_nothing_at_all_is_no_commit(tmp_path: Path, spark: SparkSession) -> None:
+def test_an_empty_load_makes_no_commit(tmp_path: Path, spark: SparkSession) -> None:
     graph = social_graph(tmp_path / "graph")
     (tmp_path / "blank.jsonl").write_bytes(b"")
 
@@ -323,7 +325,7 @@ def test_nothing_at_all_is_no_commit(tmp_path: Path, spark: SparkSession) -> Non
     assert done.commit_id is None
 
 
-def test_a_key_that_nearly_all_rows_name_is_no_trouble(
+def test_a_key_that_nearly_all_rows_reference_is_loaded(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     share_small_inputs(monkeypatch)
@@ -435,7 +437,7 @@ def test_rows_without_keys_are_edited_by_a_merge_and_the_last_edit_counts(
     assert len(graph.commits()) == 3
 
 
-# Others at work
+# Concurrent writes
 
 
 def test_a_schema_that_changes_meanwhile_is_the_one_that_rows_are_read_by(
@@ -516,14 +518,14 @@ def test_an_overwrite_that_was_overtaken_changes_nothing(
     assert files_below(root_of(graph)) == overtaking[0]
 
 
-# What a load leaves behind
+# Leftover files
 
 
 def test_a_load_that_is_refused_leaves_no_file_and_the_next_one_works(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     graph = social_graph(tmp_path / "graph")
-    path = write_lines(tmp_path / "rows.jsonl", *people("Zoe"), edge("Knows", "Zoe", "Nobody"))
+    path = write_lines(tmp_path / "rows.jsonl", *people("Zoe"), edge("Knows", "Zoe", "Absent"))
     before = files_below(root_of(graph))
     findings = graph.doctor().findings
 
@@ -536,7 +538,7 @@ def test_a_load_that_is_refused_leaves_no_file_and_the_next_one_works(
     assert "Zoe" in rows(graph, "Person")
 
 
-def test_a_load_that_is_given_up_leaves_no_file(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_cancelled_load_leaves_no_file(tmp_path: Path, spark: SparkSession) -> None:
     graph = social_graph(tmp_path / "graph")
     path = write_lines(tmp_path / "rows.jsonl", *people("Zoe"))
     before = files_below(root_of(graph))

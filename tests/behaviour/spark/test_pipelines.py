@@ -90,14 +90,14 @@ def read_to_end(spark: SparkSession, graph: Graph, home: Path) -> None:
     retained.trigger(availableNow=True).start().awaitTermination()
 
 
-def test_a_batch_of_several_types_is_one_commit_and_changes_nothing_when_it_comes_again(
+def test_a_batch_of_several_types_is_one_commit_and_its_replay_changes_nothing(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     graph = prepare(tmp_path)
 
     read_to_end(spark, graph, tmp_path)
     first, commits = contents(graph), len(graph.commits())
-    # As if the query had died before Spark could note that the batch was done.
+    # As if the query had died before Spark recorded that the batch was done.
     shutil.rmtree(tmp_path / "checkpoint" / "commits")
     read_to_end(spark, graph, tmp_path)
 

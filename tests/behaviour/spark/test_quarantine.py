@@ -53,7 +53,7 @@ def reasons(result: LoadResult) -> list[dict[str, str]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def test_what_cannot_be_loaded_is_set_aside_and_the_rest_is_one_commit(
+def test_refused_rows_are_quarantined_and_the_rest_is_one_commit(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     share_small_inputs(monkeypatch)
@@ -66,7 +66,7 @@ def test_what_cannot_be_loaded_is_set_aside_and_the_rest_is_one_commit(
         (person("old", age=151), "range"),
         (person("twin", mail="ann@x"), "unique"),
         (node("Person", name="mute"), "required"),
-        (edge("Knows", "p1", "nobody"), "endpoint"),
+        (edge("Knows", "p1", "absent"), "endpoint"),
         (edge("Backs", "p1", "p2"), "cardinality"),
         ({"type": "Robot"}, "value"),
         (person("zed", age="old"), "value"),
@@ -120,7 +120,7 @@ def test_quarantined_rows_can_be_corrected_and_loaded(tmp_path: Path, spark: Spa
     assert ends(graph, "Knows") == [("Ann", "Ann"), ("Ann", "Bob")]
 
 
-def test_a_node_that_is_set_aside_takes_its_edges_along(
+def test_the_edges_of_a_quarantined_node_are_quarantined_too(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     share_small_inputs(monkeypatch)
@@ -149,7 +149,9 @@ def test_a_node_that_is_set_aside_takes_its_edges_along(
     assert ends(graph, "Knows") == [("p4", "p5")]
 
 
-def test_a_merge_sets_aside_what_it_cannot_replace(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_merge_quarantines_rows_that_it_cannot_replace(
+    tmp_path: Path, spark: SparkSession
+) -> None:
     graph = build_graph(
         tmp_path / "graph",
         TEAM,
@@ -173,7 +175,7 @@ def test_a_merge_sets_aside_what_it_cannot_replace(tmp_path: Path, spark: SparkS
     assert graph.doctor().is_healthy
 
 
-def test_a_load_without_faults_sets_nothing_aside(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_load_without_faults_quarantines_nothing(tmp_path: Path, spark: SparkSession) -> None:
     graph = build_graph(tmp_path / "graph", TEAM)
     path = write_lines(tmp_path / "in.jsonl", person("Ann"))
 
@@ -183,7 +185,7 @@ def test_a_load_without_faults_sets_nothing_aside(tmp_path: Path, spark: SparkSe
     assert not (root_of(graph) / "__quarantine").exists()
 
 
-def test_a_load_of_nothing_but_faults_is_no_commit(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_load_of_only_refused_rows_makes_no_commit(tmp_path: Path, spark: SparkSession) -> None:
     graph = build_graph(tmp_path / "graph", TEAM)
     path = write_lines(tmp_path / "in.jsonl", person("Ann", age=151), {"type": "Robot"})
 
@@ -194,7 +196,7 @@ def test_a_load_of_nothing_but_faults_is_no_commit(tmp_path: Path, spark: SparkS
     assert len(set_aside(done).read_text().splitlines()) == 2
 
 
-def test_rows_that_must_all_go_leave_the_graph_as_it_was(
+def test_a_violation_by_committed_rows_leaves_the_graph_unchanged(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     graph = build_graph(
@@ -231,7 +233,7 @@ def test_a_frame_that_changes_when_it_is_read_again_is_refused(
 ) -> None:
     graph = build_graph(tmp_path / "graph", TEAM)
     named = spark.range(4).mapInArrow(changing, "name string")
-    knows = named.selectExpr("name as src", "'nobody' as dst")
+    knows = named.selectExpr("name as src", "'absent' as dst")
     before = files_below(root_of(graph))
 
     with unchanged(graph), pytest.raises(UnavailableError, match="persist the frame"):
@@ -240,7 +242,7 @@ def test_a_frame_that_changes_when_it_is_read_again_is_refused(
     assert files_below(root_of(graph)) == before
 
 
-def test_rows_of_a_bucket_are_set_aside_in_a_bucket(
+def test_rows_of_a_bucket_are_quarantined_in_a_bucket(
     server: S3Server, spark: SparkSession, tmp_path: Path
 ) -> None:
     bucket = server.create_bucket()

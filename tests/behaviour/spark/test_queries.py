@@ -1,4 +1,4 @@
-"""Queries on Spark over more rows than the calling process reads itself, of one commit, lazily."""
+"""Queries on Spark over more rows than the calling process reads itself: one commit, lazily."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -138,7 +138,7 @@ def test_rows_are_found_behind_files_without_any(tmp_path: Path, spark: SparkSes
     assert [row["name"] for row in found] == ["a", "c"]
 
 
-def test_an_explanation_shows_the_steps_and_what_spark_makes_of_them(
+def test_an_explanation_shows_the_steps_and_their_spark_plan(
     crowd: Graph, spark: SparkSession
 ) -> None:
     text = query(
@@ -187,7 +187,7 @@ def test_both_executors_report_the_same_errors(
     assert isinstance(here.value, InvalidValueError | CompileError)
 
 
-def test_an_engine_that_there_is_not_is_refused(crowd: Graph, spark: SparkSession) -> None:
+def test_an_unknown_engine_is_refused(crowd: Graph, spark: SparkSession) -> None:
     text = query("match { $a: Person } return { $a.name }")
 
     for engine, session in (("duckdb", None), ("local", spark)):

@@ -1,4 +1,4 @@
-"""The data source where executors are processes of their own, and behind a Spark Connect server."""
+"""The data source with executors in separate processes, and behind a Spark Connect server."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Results of queries as frames of Spark."""
+"""Results of queries as Spark frames."""
 
 from datetime import UTC, datetime
 from decimal import Decimal

@@ -1,6 +1,6 @@
-"""Spark sessions, the jobs that run in them, and how a job is given up.
+"""Spark sessions, the jobs that run in them, and the cancellation of jobs.
 
-Whatever kills Java, needs another master or gets a signal runs in a process of its own.
+A test that kills Java, needs another master or receives a signal runs in a process of its own.
 """
 
 import os
@@ -200,7 +200,7 @@ print(find_session(None).range(3).count())
 
 
 class TooFarError(ConnectionError):
-    """What a test's progress raises when it has seen enough, as if it wrote to a closed pipe."""
+    """The error of a progress callback, as if it wrote to a closed pipe."""
 
 
 def test_a_session_that_runs_is_used_as_it_is(spark: SparkSession) -> None:
@@ -209,7 +209,7 @@ def test_a_session_that_runs_is_used_as_it_is(spark: SparkSession) -> None:
     assert all(each is spark for each in found)
 
 
-def test_what_is_no_session_is_refused(spark: SparkSession) -> None:
+def test_an_invalid_session_is_refused(spark: SparkSession) -> None:
     with pytest.raises(InvalidValueError, match="a Spark session is needed, not str"):
         find_session(str(spark))
 
@@ -218,9 +218,7 @@ def test_what_is_no_session_is_refused(spark: SparkSession) -> None:
     ("name", "value"),
     [("spark.master", "local[3]"), ("spark.driver.memory", "3g"), ("spark.remote", "sc://a")],
 )
-def test_a_setting_that_comes_too_late_is_refused(
-    spark: SparkSession, name: str, value: str
-) -> None:
+def test_a_setting_after_startup_is_refused(spark: SparkSession, name: str, value: str) -> None:
     with pytest.raises(InvalidValueError, match=f"{name}: the running Spark session"):
         session(**{name: value})
 
@@ -267,7 +265,7 @@ def test_a_failed_task_is_reported_in_one_line(spark: SparkSession) -> None:
     )
 
 
-def test_an_error_of_ours_in_a_task_arrives_as_what_it_was(spark: SparkSession) -> None:
+def test_an_omnigraph_error_in_a_task_keeps_its_class(spark: SparkSession) -> None:
     with pytest.raises(KeyConflictError) as raised:
         run_job(spark, tasks(spark, refusing).toArrow, stage="rows", progress=no_progress)
 
@@ -294,7 +292,7 @@ def test_progress_that_raises_cancels_the_job(spark: SparkSession, tmp_path: Pat
     assert spark.sparkContext.statusTracker().getActiveJobsIds() == []
 
 
-def test_giving_up_a_job_leaves_others_alone(spark: SparkSession, tmp_path: Path) -> None:
+def test_cancelling_a_job_does_not_affect_others(spark: SparkSession, tmp_path: Path) -> None:
     go_on = tmp_path / "go-on"
     other = tasks(spark, waiting_for(go_on), count=1)
     given_up = tasks(spark, beating(tmp_path), count=1)
@@ -320,7 +318,7 @@ def test_an_interrupt_ends_the_job_and_keeps_the_session(tmp_path: Path) -> None
     assert _interrupted("local[2]", tmp_path) == "interrupted\nended\n3\n"
 
 
-def test_a_session_starts_without_a_word_where_the_machine_has_no_name() -> None:
+def test_a_session_starts_without_output_on_a_machine_without_a_name() -> None:
     if not shutil.which("unshare") or subprocess.run([*NAMELESS, "true"], check=False).returncode:
         pytest.skip("renaming this machine is not permitted here")
 
@@ -373,7 +371,7 @@ def test_an_unreachable_server_fails_soon() -> None:
 
 
 def _interrupted(master: str, folder: Path) -> str:
-    """What a script prints whose process group gets the signal of Ctrl-C while its tasks run."""
+    """The output of a script whose process group gets the signal of Ctrl-C while its tasks run."""
     with started_script(INTERRUPTED, master, str(folder)) as child:
         await_that(lambda: len(pulses(folder)) == 2)
         os.killpg(child.pid, signal.SIGINT)
@@ -385,14 +383,14 @@ def _interrupted(master: str, folder: Path) -> str:
 
 @pytest.fixture
 def bare_python(tmp_path: Path) -> Path:
-    """A Python of its own that has no packages."""
+    """A separate Python without packages."""
     folder = tmp_path / "bare"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     return folder / "bin" / "python3"
 
 
 def not_activated(bare_python: Path, **more: str) -> tuple[str, ...]:
-    """What starts a program whose `python3` is another Python than the one that runs it."""
+    """A launcher whose `python3` is another Python than the one that runs the program."""
     java = shutil.which("java")
     folders = (bare_python.parent, *([] if java is None else [Path(java).parent]), os.defpath)
     set_to = {"PATH": os.pathsep.join(map(str, folders)), **more}

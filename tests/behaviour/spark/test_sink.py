@@ -83,7 +83,7 @@ def plan(graph: Graph, columns: pa.Schema, **options: str) -> WriteJob:
 def write(
     graph: Graph, given: pa.Table, *, batch: StreamBatch | None = None, **options: str
 ) -> None:
-    """Write rows as Spark would in two tasks, each with the half of them."""
+    """Write rows as Spark would in two tasks, each with half of them."""
     reported = {"uri": graph.uri, **options}
     is_overwrite = options.get("mode") == "overwrite"
     job = plan_write(parse_write_options(reported, is_overwrite=is_overwrite), given.schema)
@@ -186,7 +186,7 @@ def test_ids_that_are_made_differ_in_all_tasks_and_batches(tmp_path: Path) -> No
     assert len(rows(graph, "Note")) == 600
 
 
-def test_what_a_write_leaves_behind_when_it_is_refused_is_nothing(tmp_path: Path) -> None:
+def test_a_refused_write_leaves_nothing_behind(tmp_path: Path) -> None:
     graph = people_graph(tmp_path / "graph")
     files = data_files(graph)
 
@@ -303,7 +303,7 @@ def test_files_of_tasks_are_removed_when_another_task_failed_and_not_otherwise(
         ({"type": "Person", "branch": "nope"}, "branch 'nope' not found"),
     ],
 )
-def test_a_write_that_cannot_be_planned_says_why(
+def test_a_write_that_cannot_be_planned_is_refused_with_the_reason(
     tmp_path: Path, options: dict[str, str], problem: str
 ) -> None:
     graph = people_graph(tmp_path / "graph")

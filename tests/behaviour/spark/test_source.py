@@ -1,4 +1,4 @@
-"""The data source: rows of a type or a query as a DataFrame, of one state and no other."""
+"""The data source: rows of a type or a query as a DataFrame of exactly one commit."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,7 +36,7 @@ def grow_older(graph: Graph, *, branch: str = "main") -> str:
     return str(graph.mutate(text, branch=branch).commit_id)
 
 
-# What is read
+# Rows
 
 
 def test_a_type_is_read_with_its_ids_and_properties(spark: SparkSession, tmp_path: Path) -> None:
@@ -100,10 +100,10 @@ def test_rows_that_were_deleted_are_not_read(spark: SparkSession, tmp_path: Path
     assert rows(read(spark, graph, type="Knows", columns="src,dst")) == [("Bob", "Diana")]
 
 
-# Which state is read
+# Commits
 
 
-def test_a_frame_is_of_the_state_it_was_made_at_however_often_it_is_used(
+def test_a_frame_reads_the_commit_it_was_created_at_however_often_it_is_used(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     graph = social_graph(tmp_path / "graph")
@@ -146,7 +146,7 @@ def test_a_property_that_is_newer_than_the_rows_reads_as_null(
     assert found("age > 3") == []
 
 
-# What is left out
+# Pushdown
 
 
 def test_a_condition_leaves_rows_out_before_spark_sees_them(
@@ -226,14 +226,14 @@ def test_a_query_reads_the_state_at_which_the_frame_was_created(
 
 def test_a_query_that_finds_nothing_is_an_empty_frame(spark: SparkSession, tmp_path: Path) -> None:
     graph = social_graph(tmp_path / "graph")
-    text = 'query q() { match { $p: Person { name: "Nobody" } } return { $p.age as age } }'
+    text = 'query q() { match { $p: Person { name: "Absent" } } return { $p.age as age } }'
 
     frame = read(spark, graph, query=text)
 
     assert (frame.dtypes, frame.count()) == ([("age", "int")], 0)
 
 
-# What is refused
+# Refusals
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_a_query_that_finds_nothing_is_an_empty_frame(spark: SparkSession, tmp_p
         ),
     ],
 )
-def test_a_read_that_cannot_be_made_says_why(
+def test_an_impossible_read_is_refused_with_the_reason(
     tmp_path: Path, options: dict[str, str], problem: str
 ) -> None:
     graph = social_graph(tmp_path / "graph")
@@ -264,9 +264,7 @@ def test_a_read_that_cannot_be_made_says_why(
     assert problem in str(refused.value)
 
 
-def test_what_is_wrong_with_a_read_is_in_the_error_that_spark_raises(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_the_spark_error_of_a_read_contains_the_reason(spark: SparkSession, tmp_path: Path) -> None:
     graph = social_graph(tmp_path / "graph")
 
     with pytest.raises(PySparkException) as refused:
@@ -308,7 +306,7 @@ def test_a_given_schema_with_other_types_is_refused(spark: SparkSession, tmp_pat
         source.load(str(root_of(graph))).count()
 
 
-# Parts and those who clean up, without Spark
+# Partitions and cleanup, without Spark
 
 
 def pin(graph: Graph, **options: str) -> PinnedType:
@@ -326,7 +324,7 @@ def claims(graph: Graph) -> list[Path]:
     return list((root_of(graph) / READERS_PREFIX).glob("*.json"))
 
 
-def test_a_task_that_reads_what_was_true_long_ago_says_so_for_as_long_as_it_reads(
+def test_a_task_that_reads_an_old_commit_claims_it_while_it_reads(
     tmp_path: Path,
 ) -> None:
     graph = social_graph(tmp_path / "graph")
@@ -351,7 +349,7 @@ def test_a_short_read_of_the_present_writes_nothing(
     assert claims(graph) == []
 
 
-def test_rows_that_were_cleaned_up_before_a_task_came_are_refused(tmp_path: Path) -> None:
+def test_rows_cleaned_up_before_a_task_started_are_refused(tmp_path: Path) -> None:
     graph = social_graph(tmp_path / "graph")
     pinned = pin(graph, type="Person", commit=graph.head())
     grow_older(graph)
@@ -363,7 +361,7 @@ def test_rows_that_were_cleaned_up_before_a_task_came_are_refused(tmp_path: Path
         list(read_part(pinned, part, pinned.schema))
 
 
-def test_a_recreated_branch_is_not_read_in_place_of_the_planned_one(tmp_path: Path) -> None:
+def test_a_recreated_branch_is_not_read_instead_of_the_planned_one(tmp_path: Path) -> None:
     graph = social_graph(tmp_path / "graph")
     graph.create_branch("side")
     grow_older(graph, branch="side")

@@ -1,4 +1,4 @@
-"""Every type of a schema crosses Spark both ways, and no value changes on the way."""
+"""Every type of a schema passes through Spark in both directions without changing a value."""
 
 import math
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ edge Likes: Thing -> Thing { since: DateTime }
 
 FIRST = datetime(1, 1, 1, tzinfo=UTC)
 LAST = datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)
-# A moment that clocks in New York showed twice.
+# A local time that occurred twice in New York.
 TWICE = datetime(2024, 11, 3, 6, 30, 0, 1_000, tzinfo=UTC)
 
 LEAST = {
@@ -208,7 +208,7 @@ def test_a_column_of_nothing_but_nulls_comes_as_one(spark: SparkSession, tmp_pat
 
 
 def comparable(value: object) -> object:
-    """A value that is equal to another only if no bit of it differs; a zone is no bit of it."""
+    """A value that equals another only if every bit is equal; the time zone does not count."""
     match value:
         case dict():
             return {name: comparable(each) for name, each in value.items()}

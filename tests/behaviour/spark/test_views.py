@@ -1,4 +1,4 @@
-"""Types as views of one state: joined with tables of one's own, and still while the graph moves."""
+"""Types as views of one commit: joined with other tables, and constant while the graph moves."""
 
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +22,7 @@ from tests.support.spark_probes import configured
 
 @contextmanager
 def made(graph: Graph, spark: SparkSession, **how: str) -> Iterator[Mapping[str, DataFrame]]:
-    """The views of a graph in the session that all tests share, gone at the end of the block."""
+    """The views of a graph in the session that all tests share, dropped at the end of the block."""
     frames = graph.spark_views(spark, **how)
     try:
         yield frames
@@ -35,10 +35,10 @@ def run_sql(spark: SparkSession, text: str) -> list[tuple[object, ...]]:
     return [tuple(row) for row in spark.sql(text).collect()]
 
 
-# Questions
+# Queries
 
 
-def test_types_are_joined_with_tables_of_ones_own(spark: SparkSession, tmp_path: Path) -> None:
+def test_types_can_be_joined_with_tables_of_the_caller(spark: SparkSession, tmp_path: Path) -> None:
     graph = social_graph(tmp_path / "graph")
     own = spark.createDataFrame(
         [("Bob", 9.5), ("Diana", 2.0), ("Zoe", 1.0)], "who string, pay double"
@@ -84,10 +84,10 @@ def test_a_session_that_runs_is_found(spark: SparkSession, tmp_path: Path) -> No
         spark.catalog.dropTempView(name)
 
 
-# Which state
+# Commits
 
 
-def test_all_views_stay_at_one_commit_while_main_moves_until_they_are_made_again(
+def test_all_views_stay_at_one_commit_until_they_are_recreated(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     graph = social_graph(tmp_path / "graph")
@@ -123,7 +123,7 @@ def test_views_are_of_the_branch_or_the_commit_that_is_named(
     assert found == [3, 4, 2]
 
 
-def test_a_property_that_came_later_is_no_column_of_an_earlier_state(
+def test_a_property_added_later_is_not_a_column_of_an_earlier_commit(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     graph = build_graph(tmp_path / "graph", "node Person { name: String @key }")
@@ -183,7 +183,7 @@ def test_views_of_a_graph_that_is_only_read_leave_nothing_in_it(
     assert set((tmp_path / "graph").rglob("*")) == files
 
 
-# What is refused
+# Refusals
 
 
 def test_types_whose_names_differ_only_in_case_are_rejected_and_no_view_is_created(
@@ -199,7 +199,7 @@ def test_types_whose_names_differ_only_in_case_are_rejected_and_no_view_is_creat
 
 
 @pytest.mark.parametrize("prefix", ["a.", "2nd", "é", "x "])
-def test_a_prefix_that_makes_no_name_is_refused(tmp_path: Path, prefix: str) -> None:
+def test_an_invalid_view_prefix_is_refused(tmp_path: Path, prefix: str) -> None:
     graph = build_graph(tmp_path / "graph", "node Person { name: String @key }")
 
     with pytest.raises(InvalidNameError, match="letters, digits and underscores"):

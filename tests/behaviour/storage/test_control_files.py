@@ -1,4 +1,4 @@
-"""Control objects on a disk: whole or not there, flushed before they count, among processes."""
+"""Control objects on a disk: complete or absent, flushed before they count, shared by processes."""
 
 import os
 import re
@@ -73,7 +73,7 @@ assert store("memory://shared").find("a.json"), "the fork removed its parent's g
 """
 
 
-def test_a_token_tells_equal_contents_apart(tmp_path: Path) -> None:
+def test_recreated_objects_with_equal_contents_have_different_tokens(tmp_path: Path) -> None:
     # Inodes are used again at once, and the stamps of many kernels tick in milliseconds.
     objects = local_objects(tmp_path)
     seen = []
@@ -86,7 +86,7 @@ def test_a_token_tells_equal_contents_apart(tmp_path: Path) -> None:
     assert len(set(seen)) == 200
 
 
-def test_what_a_crash_left_half_written_is_no_object(tmp_path: Path) -> None:
+def test_a_partially_written_file_is_not_an_object(tmp_path: Path) -> None:
     objects = local_objects(tmp_path)
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "#123").write_bytes(b"half")
@@ -106,11 +106,11 @@ def test_writing_leaves_nothing_beside_the_objects(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "folder").iterdir()] == ["a.json"]
 
 
-def test_what_a_killed_writer_left_is_removed_an_hour_later(tmp_path: Path) -> None:
+def test_a_killed_writers_file_is_deleted_an_hour_later(tmp_path: Path) -> None:
     left = kill_writer(tmp_path)
     objects = local_objects(tmp_path)
     objects.put("folder/b.json", b"1")
-    assert left.exists(), "whoever writes it may still be alive"
+    assert left.exists(), "its writer may still be alive"
     grow_old(left)
 
     local_objects(tmp_path).put("folder/b.json", b"2")
@@ -118,7 +118,7 @@ def test_what_a_killed_writer_left_is_removed_an_hour_later(tmp_path: Path) -> N
     assert [path.name for path in (tmp_path / "folder").iterdir()] == ["b.json"]
 
 
-def test_what_is_no_file_of_a_writer_is_left_alone_however_old(tmp_path: Path) -> None:
+def test_a_file_of_another_program_is_retained_at_any_age(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     (folder / "#7").mkdir(parents=True)
     (folder / "#notes#").write_text("mine", encoding="utf-8")
@@ -218,12 +218,12 @@ FLUSHES_AND_NAMES = [
     ("fsync", "graph/#"),
     ("rename", "graph/replaced.json"),
     ("fsync", "graph"),
-    ("unlink", "graph/replaced.json"),  # what power brings back is deleted again
+    ("unlink", "graph/replaced.json"),  # a file that a power loss restores is deleted again
 ]
 
 
 @pytest.mark.parametrize("durability", ["durable", "relaxed"])
-def test_a_write_is_flushed_before_it_counts_unless_that_is_turned_off(
+def test_a_write_is_flushed_before_it_returns_unless_durability_is_relaxed(
     tmp_path: Path, durability: str
 ) -> None:
     arguments = (str(tmp_path / "graph"), durability)
@@ -240,7 +240,7 @@ def test_a_write_is_flushed_before_it_counts_unless_that_is_turned_off(
     assert seen == expected
 
 
-def test_a_graph_in_memory_is_shared_within_a_process_and_gone_with_it() -> None:
+def test_a_graph_in_memory_is_shared_within_a_process_and_ends_with_it() -> None:
     roots = [Path(output_of(SHARE_MEMORY).strip()) for _ in range(2)]
 
     assert roots[0] != roots[1]
@@ -260,14 +260,14 @@ def kill_writer(root: Path) -> Path:
 
 
 def grow_old(path: Path) -> None:
-    """Let a file be as old as no write takes."""
+    """Make a file older than any write lasts."""
     long_ago = time.time() - STAGED_OBJECT_AGE_MAX_S - 1
     os.utime(path, (long_ago, long_ago))
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock that whoever replaces an object takes."""
+    """Hold the lock that a writer takes to replace an object."""
     lock = lock_file(path, timeout_s=1)
     try:
         yield
@@ -276,12 +276,12 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def wait_for_staged(folder: Path) -> Path:
-    """The file of a write that waits for its turn."""
+    """The file of a write that waits for the lock."""
     for _ in range(1_000):
         for path in folder.glob("#*"):
             return path
         time.sleep(0.005)
-    raise AssertionError("nobody writes")
+    raise AssertionError("no process writes")
 
 
 def steps(calls: str, *, below: Path) -> list[tuple[str, str]]:

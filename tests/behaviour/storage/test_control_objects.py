@@ -1,4 +1,4 @@
-"""Control objects: the same promises on a disk, in memory and on S3."""
+"""Control objects: the same guarantees on a disk, in memory and on S3."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,7 +30,7 @@ def server() -> Iterator[S3Server]:
 
 @pytest.fixture(params=["disk", "memory", "s3"])
 def location(request: pytest.FixtureRequest, server: S3Server, tmp_path: Path) -> Location:
-    """An empty place of either kind, for what all promise."""
+    """An empty place of either kind, for guarantees of all."""
     match request.param:
         case "disk":
             return local_location(tmp_path / "graph")
@@ -86,13 +86,13 @@ def test_an_object_survives_the_store_that_wrote_it(location: Location) -> None:
 # Conditions
 
 
-def test_a_put_if_absent_writes_what_is_not_there(objects: ObjectStore) -> None:
+def test_a_put_if_absent_creates_an_object(objects: ObjectStore) -> None:
     assert objects.put_if_absent("folder/a.json", b"1")
 
     assert content(objects, "folder/a.json") == b"1"
 
 
-def test_a_put_if_absent_leaves_what_is_there(objects: ObjectStore) -> None:
+def test_a_put_if_absent_does_not_replace_an_object(objects: ObjectStore) -> None:
     objects.put("a.json", b"1")
 
     assert not objects.put_if_absent("a.json", b"2")
@@ -124,7 +124,7 @@ def test_a_put_if_match_leaves_an_object_that_was_replaced_since(objects: Object
     assert content(objects, "a.json") == b"2"
 
 
-def test_a_put_if_match_writes_nothing_where_nothing_is(objects: ObjectStore) -> None:
+def test_a_put_if_match_does_not_create_an_object(objects: ObjectStore) -> None:
     written = objects.put("a.json", b"1")
     objects.delete("a.json")
 
@@ -187,7 +187,7 @@ def test_a_listing_of_nothing_is_empty(objects: ObjectStore) -> None:
     assert objects.list("nowhere") == nothing
 
 
-def test_a_prefix_is_gone_with_the_last_object_below_it(objects: ObjectStore) -> None:
+def test_a_prefix_ends_with_the_last_object_below_it(objects: ObjectStore) -> None:
     objects.put("a/b/c.json", b"1")
     objects.put("z.json", b"1")
 
@@ -231,7 +231,7 @@ def test_a_path_that_could_leave_the_root_is_refused(objects: ObjectStore, call:
 # Deleting
 
 
-def test_a_deleted_object_is_gone(objects: ObjectStore) -> None:
+def test_a_deleted_object_is_not_found(objects: ObjectStore) -> None:
     objects.put("a.json", b"1")
     objects.put("b.json", b"2")
 
@@ -240,7 +240,7 @@ def test_a_deleted_object_is_gone(objects: ObjectStore) -> None:
     assert names(objects.list("")) == ["b.json"]
 
 
-def test_deleting_what_is_not_there_is_fine(objects: ObjectStore) -> None:
+def test_deleting_a_missing_object_succeeds(objects: ObjectStore) -> None:
     objects.put("folder/a.json", b"1")
 
     objects.delete("nowhere.json")
@@ -250,7 +250,9 @@ def test_deleting_what_is_not_there_is_fine(objects: ObjectStore) -> None:
     assert content(objects, "folder/a.json") == b"1"
 
 
-def test_deleting_a_prefix_takes_all_below_it_and_nothing_beside_it(objects: ObjectStore) -> None:
+def test_deleting_a_prefix_deletes_everything_below_it_and_nothing_beside_it(
+    objects: ObjectStore,
+) -> None:
     for path in ("log/a", "log/sub/b", "logs/c", "log.json"):
         objects.put(path, b"1")
 
@@ -269,7 +271,7 @@ def test_deleting_a_prefix_leaves_an_object_of_that_name(objects: ObjectStore) -
     assert content(objects, "log") == b"1"
 
 
-# What S3 is asked
+# S3 requests
 
 
 @pytest.mark.parametrize("call", sorted(CALLS.keys() - {"delete_prefix"}))

@@ -66,7 +66,7 @@ def stored_types(root: Path, table_key: str, branch: str | None = None) -> Mappi
 
 
 def seen(graph: Graph, branch: str = "main") -> Mapping[str, object]:
-    """When each event was seen, by its name."""
+    """The time of each event, by its name."""
     return {str(row["name"]): row["seen"] for row in rows(graph, "Event", branch).values()}
 
 
@@ -76,7 +76,7 @@ def names(graph: Graph, text: str, branch: str = "main", **params: object) -> li
 
 @pytest.fixture(params=["as it was written", "converted"])
 def graph(request: pytest.FixtureRequest, root: Path) -> Graph:
-    """The graph, before and after `optimize` has converted what main has."""
+    """The graph, before and after `optimize` has converted main."""
     opened = open_graph(root)
     if request.param == "converted":
         opened.optimize()
@@ -161,7 +161,7 @@ def test_filters_order_and_keys_find_every_year(graph: Graph) -> None:
     assert marked == ["may"]
 
 
-def test_a_text_that_looks_like_a_literal_is_compared_as_text(graph: Graph) -> None:
+def test_text_in_the_form_of_a_literal_is_compared_as_text(graph: Graph) -> None:
     strange = "x' arrow_cast(1, 'Timestamp(Millisecond, Some(\"UTC\"))')"
     graph.load(ndjson(node("Event", at="2030-01-01T00:00:00Z", name=strange)), mode="append")
 
@@ -335,12 +335,12 @@ def test_exports_hold_timestamps(graph: Graph, tmp_path: Path) -> None:
 def test_spark_reads_the_time_in_both_types(graph: Graph, spark: SparkSession) -> None:
     frame = spark.read.format("omnigraph").option("type", "Event").load(graph.uri)
 
-    moments = frame.selectExpr(
+    shown = frame.selectExpr(
         "name", "unix_millis(seen) AS seen", "unix_millis(get(marks, 0)) AS mark"
     )
     late = frame.where("seen > timestamp_millis(1714557600123)").select("name")
 
-    assert {row["name"]: (row["seen"], row["mark"]) for row in moments.collect()} == {
+    assert {row["name"]: (row["seen"], row["mark"]) for row in shown.collect()} == {
         "may": (1714608000001, 1714557600123),
         "eve": (-1, None),
         "last": (253402300799999, None),

@@ -1,4 +1,4 @@
-"""A bucket is found by what the environment says, by every way to a graph or a cluster."""
+"""Environment variables locate a bucket for every way to open a graph or a cluster."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.graphs import ndjson, node, rows
 from tests.support.s3_server import REGION, S3Server, serve_s3
 
 SCHEMA = "node Person { name: String @key }"
-NOBODY = "http://127.0.0.1:9"
+UNUSED_ENDPOINT = "http://127.0.0.1:9"
 WHO = {"AWS_REGION": REGION, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
 
 
@@ -35,8 +35,12 @@ def say(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], server: S3Se
     [
         {"AWS_ENDPOINT_URL_S3": "{endpoint}"},
         {"AWS_ENDPOINT_URL": "{endpoint}"},
-        {"AWS_ENDPOINT_URL_S3": "{endpoint}", "AWS_ENDPOINT_URL": NOBODY},
-        {"AWS_ENDPOINT_URL": NOBODY, "AWS_ENDPOINT_URL_S3": "{endpoint}", "AWS_ALLOW_HTTP": "on"},
+        {"AWS_ENDPOINT_URL_S3": "{endpoint}", "AWS_ENDPOINT_URL": UNUSED_ENDPOINT},
+        {
+            "AWS_ENDPOINT_URL": UNUSED_ENDPOINT,
+            "AWS_ENDPOINT_URL_S3": "{endpoint}",
+            "AWS_ALLOW_HTTP": "on",
+        },
         {
             "AWS_ENDPOINT_URL_S3": "{endpoint}",
             "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "true",

@@ -1,4 +1,4 @@
-"""What the storage refuses is said in plain words: full, sealed, missing or silent."""
+"""Storage failures have clear messages: full, read-only, missing or unresponsive."""
 
 import json
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from omnigraph.storage.locations import parse_location
 from omnigraph.storage.objects import open_objects
 
 objects = open_objects(parse_location(sys.argv[1], storage_options={}), is_durable=True)
-if "nobody" in sys.argv and os.geteuid() == 0:
+if "unprivileged" in sys.argv and os.geteuid() == 0:
     os.setuid(65534)
 reasons = []
 for path, content in (("little", b"1"), ("much", b"1" * 200_000)):
@@ -31,7 +31,7 @@ for path, content in (("little", b"1"), ("much", b"1" * 200_000)):
     except UnavailableError as error:
         reasons.append(error.reason)
 print(json.dumps(reasons))
-if "nobody" not in sys.argv:
+if "unprivileged" not in sys.argv:
     print(json.dumps(os.listdir(sys.argv[1])))
 """
 
@@ -72,7 +72,7 @@ def test_a_path_that_is_too_long_is_named(tmp_path: Path) -> None:
             CALLS[call](objects, "x" * 300)
 
 
-def test_a_file_in_the_way_of_the_root_is_no_graph_and_named_when_written_to(
+def test_a_file_at_the_root_is_not_a_graph_and_a_write_names_it(
     tmp_path: Path,
 ) -> None:
     objects = local_objects(tmp_path / "graph")
@@ -85,11 +85,11 @@ def test_a_file_in_the_way_of_the_root_is_no_graph_and_named_when_written_to(
             CALLS[call](objects, "a.json")
 
 
-def test_a_folder_that_one_may_not_write_is_named(tmp_path: Path) -> None:
+def test_a_folder_without_write_permission_is_named(tmp_path: Path) -> None:
     sealed = tmp_path / "sealed"
     sealed.mkdir(mode=0o500)
 
-    printed = output_of(WRITE_LITTLE_AND_MUCH, str(sealed), "nobody")
+    printed = output_of(WRITE_LITTLE_AND_MUCH, str(sealed), "unprivileged")
 
     assert json.loads(printed) == ["no permission; check who owns the folder"] * 2
 
@@ -122,7 +122,7 @@ def test_a_missing_bucket_is_named(server: S3Server, call: str) -> None:
     assert refusal.value.action.endswith("s3://nowhere/team/graph/a.json")
 
 
-def test_an_endpoint_that_does_not_answer_is_named(server: S3Server) -> None:
+def test_an_endpoint_that_does_not_respond_is_named(server: S3Server) -> None:
     options = server.lance_options() | {"aws_endpoint": "http://127.0.0.1:9"}
     objects = open_objects(parse_location("s3://b/g", storage_options=options), is_durable=True)
 
@@ -145,7 +145,7 @@ def test_an_option_that_s3_does_not_take_is_refused(
         open_objects(location, is_durable=True)
 
 
-def test_options_that_only_lance_takes_are_let_through(server: S3Server) -> None:
+def test_options_of_lance_alone_are_passed_through(server: S3Server) -> None:
     options = server.lance_options() | {"download_retry_count": "2", "client_max_retries": "3"}
     uri = f"s3://{server.create_bucket()}"
 
@@ -156,7 +156,7 @@ def test_options_that_only_lance_takes_are_let_through(server: S3Server) -> None
 
 
 def test_no_refusal_shows_a_secret(server: S3Server) -> None:
-    secret = "a-secret-that-nobody-may-see"
+    secret = "a-secret-that-is-never-shown"
     options = server.lance_options() | {"aws_secret_access_key": secret}
     location = parse_location("s3://nowhere/g", storage_options=options)
 

@@ -1,8 +1,8 @@
-"""The same promises on every kind of storage, and what a commit asks of an object store.
+"""The same guarantees on every kind of storage, and the requests of a commit to an object store.
 
-Counts of requests are what a commit costs where each one takes tens of milliseconds; they may not
-grow with history. With OMNIGRAPH_S3_TEST_BUCKET, and OMNIGRAPH_S3_TEST_PREFIX if need be, the same
-is tried on a bucket of yours, by the variables of the AWS tools; nothing is left there.
+Counts of requests are the cost of a commit where each one takes tens of milliseconds; they may not
+grow with history. With OMNIGRAPH_S3_TEST_BUCKET, and OMNIGRAPH_S3_TEST_PREFIX if needed, the same
+tests run on an external bucket, by the variables of the AWS tools; nothing is left there.
 """
 
 import os
@@ -97,7 +97,7 @@ def server() -> Iterator[S3Server]:
 
 @pytest.fixture(params=["local", "memory", "s3", *(["yours"] if BUCKET else [])])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    """A place where nothing is yet."""
+    """An empty place."""
     match request.param:
         case "local":
             yield Store(str(tmp_path / "graph"), None)
@@ -148,7 +148,7 @@ def test_a_graph_is_not_created_twice(store: Store) -> None:
     assert contents(store.init(SOCIAL, force=True)) == {}
 
 
-def test_what_is_no_graph_is_not_found(store: Store) -> None:
+def test_a_location_without_a_graph_is_not_found(store: Store) -> None:
     for read_only in (True, False):
         with pytest.raises(NotFoundError):
             store.open(read_only=read_only)
@@ -193,7 +193,7 @@ def test_a_refused_write_changes_nothing(store: Store) -> None:
 
     with pytest.raises(IntegrityError):
         graph.mutate(
-            query('insert Person { name: "Eve" } insert Knows { from: "Eve", to: "Nobody" }')
+            query('insert Person { name: "Eve" } insert Knows { from: "Eve", to: "Absent" }')
         )
 
     assert (contents(graph), graph.commits(), graph.tables()) == before
@@ -216,7 +216,7 @@ def test_branches_keep_to_themselves(store: Store) -> None:
         assert sorted(rows(reopened, "Person", branch="team/feature")) == ["Bob"]
 
 
-def test_two_graphs_of_one_place_write_in_turns(store: Store) -> None:
+def test_two_handles_of_one_graph_write_alternately(store: Store) -> None:
     first = store.social()
     second = store.open()
 
@@ -229,7 +229,7 @@ def test_two_graphs_of_one_place_write_in_turns(store: Store) -> None:
     require_linear(first.commits())
 
 
-def test_writers_at_once_make_one_chain(store: Store) -> None:
+def test_concurrent_writers_make_one_chain(store: Store) -> None:
     graph = store.social()
     start = threading.Barrier(3)
 
@@ -275,7 +275,7 @@ def test_a_graph_is_moved_by_copying_its_files(server: S3Server, tmp_path: Path)
     require_linear(copy.commits())
 
 
-def test_a_commit_asks_for_no_more_however_long_history_is(
+def test_the_requests_of_a_commit_do_not_grow_with_history(
     server: S3Server, tmp_path: Path
 ) -> None:
     shallow, deep = (
@@ -302,8 +302,8 @@ def grow(path: Path, commit_count: int) -> Path:
 def upload(root: Path, server: S3Server) -> Store:
     """A copy of a graph in a bucket of its own.
 
-    Descriptions of old versions stay behind, as after a cleanup: nobody asks for them, and moto
-    takes its time to list them.
+    Descriptions of old versions stay behind, as after a cleanup: no request reads them, and moto
+    is slow to list them.
     """
     bucket = server.create_bucket()
     objects = server.object_store(bucket, prefix="some/graph")
@@ -315,7 +315,7 @@ def upload(root: Path, server: S3Server) -> Store:
 
 
 def requests_of_commits(graph: Graph, server: S3Server) -> tuple[float, float]:
-    """What a commit of one type and one of two ask of the endpoint, once all is warm."""
+    """The requests of a commit of one type and one of two, with warm caches."""
     person = query("insert Person { name: $n }", parameters="$n: String")
     person_and_edge = query(
         'insert Person { name: $n } insert Knows { from: "Alice", to: $n }',

@@ -1,4 +1,4 @@
-"""Section A of the engine: what creating a graph leaves on disk, and who may open it how."""
+"""Section A of the engine: the files of a new graph, and which callers may open it how."""
 
 import json
 from pathlib import Path
@@ -113,7 +113,7 @@ def test_a01_tables_have_an_id_their_ends_and_their_properties_by_name(tmp_path:
     }
 
 
-def test_a01_the_schema_is_kept_as_it_was_written(tmp_path: Path) -> None:
+def test_a01_the_schema_is_stored_as_it_was_written(tmp_path: Path) -> None:
     source = SOCIAL + "// the end\n"
 
     graph = omnigraph.init(str(tmp_path), schema=source)
@@ -135,7 +135,7 @@ def test_a02_a_graph_is_not_created_over_another(tmp_path: Path) -> None:
     assert schema_files(tmp_path) == files
 
 
-def test_a02_force_starts_over(tmp_path: Path) -> None:
+def test_a02_force_replaces_the_graph(tmp_path: Path) -> None:
     social_graph(tmp_path).close()
 
     graph = omnigraph.init(str(tmp_path), schema=SOCIAL, force=True)
@@ -267,7 +267,7 @@ def test_a10_a_graph_that_lost_one_of_its_schema_files_is_not_opened(
         assert len(rows(graph, "Person")) == 4
 
 
-def test_a11_a_graph_that_lost_both_generated_files_makes_them_again(tmp_path: Path) -> None:
+def test_a11_missing_generated_files_are_created_again(tmp_path: Path) -> None:
     social_graph(tmp_path).close()
     files = schema_files(tmp_path)
     for name in SCHEMA_FILES[1:]:
@@ -280,7 +280,9 @@ def test_a11_a_graph_that_lost_both_generated_files_makes_them_again(tmp_path: P
     assert schema_files(tmp_path) == files
 
 
-def test_a11_they_are_not_made_again_while_there_is_another_branch(tmp_path: Path) -> None:
+def test_a11_missing_generated_files_are_not_created_while_another_branch_exists(
+    tmp_path: Path,
+) -> None:
     with social_graph(tmp_path) as graph:
         graph.create_branch("feature")
     for name in SCHEMA_FILES[1:]:
@@ -292,7 +294,7 @@ def test_a11_they_are_not_made_again_while_there_is_another_branch(tmp_path: Pat
     assert list(schema_files(tmp_path)) == ["_schema.pg"]
 
 
-def test_a_graph_is_found_by_every_spelling_of_its_place(
+def test_a_graph_is_found_by_every_form_of_its_location(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     social_graph(tmp_path / "graph").close()
@@ -361,7 +363,7 @@ def test_closing_twice_is_closing_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["nothing", "empty", "foreign"])
-def test_what_is_no_graph_is_not_found(tmp_path: Path, name: str) -> None:
+def test_a_location_without_a_graph_is_not_found(tmp_path: Path, name: str) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "notes.txt").write_text("mine", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What the guide says that a graph in S3 costs is what it costs."""
+"""A graph in S3 makes the requests that the guide states."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_calls_on_s3_take_no_more_requests_than_the_guide_says(tmp_path: Path) -
 
     assert said.keys() == found.keys()
     too_many = {name: each for name, each in found.items() if _exceeds(each, said[name])}
-    # A number far above the truth would be no help to anybody.
+    # A number far above the real one would not help a reader.
     too_few = {name: each for name, each in found.items() if 2 * (each[0] + 2) < said[name][0]}
     assert (too_many, too_few) == ({}, {})
 

@@ -1,4 +1,4 @@
-"""A graph that `force` made anew under a handle of the old one, on every kind of storage."""
+"""A graph that `force` recreates under a handle of the old one, on every kind of storage."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ OLD_NOTES = 2
 
 @dataclass(frozen=True, slots=True)
 class Remade:
-    """Two handles of one place: one of the graph that was there, one of the graph that is."""
+    """Two handles of one place: one of the former graph, one of the current graph."""
 
     old: Graph
     new: Graph
@@ -35,7 +35,7 @@ def where(
 
 
 def remake(where: tuple[str, dict[str, str] | None], *, notes: int) -> Remade:
-    """A graph whose rows an old handle has read, made anew with so many rows instead."""
+    """A graph whose rows an old handle has read, recreated with so many rows."""
     uri, options = where
     old = omnigraph.init(uri, LOOSE, storage_options=options)
     for _ in range(OLD_NOTES):
@@ -49,7 +49,7 @@ def remake(where: tuple[str, dict[str, str] | None], *, notes: int) -> Remade:
 
 # Fewer versions than before, as many, more, and many more than history keeps apart.
 @pytest.mark.parametrize("notes", [0, 1, 2, 3, 40])
-def test_an_old_handle_reads_the_graph_that_is_there(
+def test_an_old_handle_reads_the_current_graph(
     where: tuple[str, dict[str, str] | None], notes: int
 ) -> None:
     remade = remake(where, notes=notes)
@@ -63,7 +63,7 @@ def test_an_old_handle_reads_the_graph_that_is_there(
 
 
 @pytest.mark.parametrize("notes", [0, 1, 2, 3])
-def test_an_old_handle_adds_to_the_graph_that_is_there(
+def test_an_old_handle_appends_to_the_current_graph(
     where: tuple[str, dict[str, str] | None], notes: int
 ) -> None:
     remade = remake(where, notes=notes)
@@ -75,7 +75,7 @@ def test_an_old_handle_adds_to_the_graph_that_is_there(
         require_linear(graph.commits())
 
 
-def test_ids_of_the_old_graph_are_not_taken_for_those_of_the_new(
+def test_ids_of_the_old_graph_are_not_used_for_the_new_graph(
     where: tuple[str, dict[str, str] | None],
 ) -> None:
     uri, options = where
@@ -91,7 +91,7 @@ def test_ids_of_the_old_graph_are_not_taken_for_those_of_the_new(
     assert sorted(rows(new, "Word")) == ["new", "old", "same"]
 
 
-def test_looking_for_a_graph_made_anew_asks_for_nothing_more(server: S3Server) -> None:
+def test_detecting_a_recreated_graph_adds_no_requests(server: S3Server) -> None:
     remade = remake((f"s3://{server.create_bucket()}/graph", server.lance_options()), notes=2)
     remade.old.head()
 
@@ -101,5 +101,5 @@ def test_looking_for_a_graph_made_anew_asks_for_nothing_more(server: S3Server) -
     with server.recording() as moved:
         remade.old.head()
 
-    # A look at the root and one at history; then what is new of history, and what it says.
+    # A read of the root and one of history; then the new versions of history and their rows.
     assert [len(unmoved), len(moved)] == [2, 4]

@@ -1,4 +1,4 @@
-"""A graph that was moved or copied: its branches are refused, and its own after relocation."""
+"""A moved or copied graph: its branches are refused until relocation, and its own afterwards."""
 
 import shutil
 from collections.abc import Mapping
@@ -61,7 +61,7 @@ def all_contents(graph: Graph) -> Mapping[str, Contents]:
 
 
 def find_contents(graph: Graph, name: str) -> Contents | None:
-    """What a branch holds; None if it is refused because it is not relocated."""
+    """The rows of a branch; None if it is refused because it is not relocated."""
     try:
         return contents(graph, name)
     except CorruptError as error:

@@ -1,4 +1,4 @@
-"""A name that comes to mean another graph or branch: nobody mistakes the new one for the old."""
+"""A name that is reused for another graph or branch: the new one is not mistaken for the old."""
 
 import threading
 from itertools import product
@@ -28,7 +28,7 @@ NOTE = query('insert Note { text: "x" }')
 
 
 def remove_branch(path: Path, name: str) -> None:
-    """Delete a branch of the manifest and of every table, past any open graph."""
+    """Delete a branch of the manifest and of every table without any open graph."""
     tables = open_stores(make_settings(path, storage_options=None, durability="relaxed")).tables
     with omnigraph.open(path, read_only=True) as graph:
         places = [Path(table.path).relative_to(path) for table in graph.tables().values()]
@@ -37,7 +37,7 @@ def remove_branch(path: Path, name: str) -> None:
         tables.delete_branch(TableRef(str(place), name))
 
 
-def test_a_branch_made_anew_is_not_taken_for_its_predecessor(tmp_path: Path) -> None:
+def test_a_recreated_branch_is_distinguished_from_its_predecessor(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     graph.create_branch("draft")
     for name in ("Old", "Older"):
@@ -59,7 +59,7 @@ def test_a_branch_made_anew_is_not_taken_for_its_predecessor(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("is_missed", [False, True])
 @pytest.mark.parametrize(("remover", "maker", "writer"), [*product((0, 1), repeat=3)])
-def test_whoever_makes_a_branch_anew_nobody_sees_the_one_before(
+def test_no_handle_reads_the_predecessor_of_a_recreated_branch(
     tmp_path: Path, remover: int, maker: int, writer: int, *, is_missed: bool
 ) -> None:
     social_graph(tmp_path).create_branch("draft")
@@ -80,7 +80,7 @@ def test_whoever_makes_a_branch_anew_nobody_sees_the_one_before(
         assert rows(graph, "Person", "draft").keys() - rows(graph, "Person").keys() == {"New"}
 
 
-def test_a_graph_made_anew_is_not_taken_for_its_predecessor(tmp_path: Path) -> None:
+def test_a_recreated_graph_is_distinguished_from_its_predecessor(tmp_path: Path) -> None:
     old = omnigraph.init(tmp_path, LOOSE)
     for _ in range(2):
         old.mutate(NOTE)
@@ -138,7 +138,7 @@ def test_force_deletes_only_what_the_graph_owns(tmp_path: Path) -> None:
     assert [(tmp_path / name).read_text(encoding="utf-8") for name in FOREIGN] == ["mine"] * 6
 
 
-def test_empty_folders_do_not_keep_a_graph_from_being_made(tmp_path: Path) -> None:
+def test_empty_folders_do_not_prevent_the_creation_of_a_graph(tmp_path: Path) -> None:
     (tmp_path / "lost+found").mkdir()
     (tmp_path / "nodes" / "mine").mkdir(parents=True)
 
@@ -181,7 +181,7 @@ def test_schema_files_of_another_graph_are_refused(tmp_path: Path) -> None:
         omnigraph.open(tmp_path / "one")
 
 
-def test_of_many_who_make_a_branch_one_does_and_the_others_find_it(tmp_path: Path) -> None:
+def test_of_many_concurrent_creations_of_a_branch_one_succeeds(tmp_path: Path) -> None:
     social_graph(tmp_path).close()
     outcomes: list[str] = []
 
@@ -203,10 +203,10 @@ def test_of_many_who_make_a_branch_one_does_and_the_others_find_it(tmp_path: Pat
     assert sorted(outcomes) == ["AlreadyExistsError"] * 3 + ["made"]
 
 
-def test_a_load_that_is_refused_makes_no_branch(tmp_path: Path) -> None:
+def test_a_refused_load_creates_no_branch(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
 
-    dangling = pa.table({"src": ["Alice"], "dst": ["Nobody"]})
+    dangling = pa.table({"src": ["Alice"], "dst": ["Absent"]})
     with pytest.raises(IntegrityError):
         graph.load({"Knows": dangling}, mode="append", branch="new", base="main")
 

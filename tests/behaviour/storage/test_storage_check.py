@@ -1,4 +1,4 @@
-"""The check of a storage: a sound one passes, each defect is named, and nothing stays behind."""
+"""The storage check: a sound storage passes, each defect is named, and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ def server() -> Iterator[S3Server]:
 
 @pytest.fixture(scope="module")
 def faulty() -> Iterator[FaultyS3]:
-    """An endpoint that fails when it is told to, and knows no uploads in parts."""
+    """An endpoint that fails on demand and supports no multipart uploads."""
     with serve_faulty_s3() as running:
         yield running
 
 
-# What is sound
+# Sound storages
 
 
 def test_a_folder_of_a_disk_passes_every_probe(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_a_graph_in_memory_passes_every_probe() -> None:
     assert trial.uri == "memory://probed"
 
 
-def test_a_bucket_passes_every_probe_by_uploads_in_parts_too(server: S3Server) -> None:
+def test_a_bucket_passes_every_check_with_multipart_uploads_too(server: S3Server) -> None:
     location = s3_location(server, bucket=server.create_bucket())
 
     with server.recording() as requests:
@@ -95,7 +95,7 @@ def test_a_bucket_passes_every_probe_by_uploads_in_parts_too(server: S3Server) -
     assert any("uploadId" in each.query for each in requests)
 
 
-# What is not
+# Defects
 
 
 @pytest.mark.parametrize("defect", BROKEN_BY_DEFECT)
@@ -110,7 +110,7 @@ def test_a_defect_fails_the_probes_of_what_it_breaks_and_no_other(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_locks_that_exclude_nobody_are_noticed_in_a_bucket(server: S3Server) -> None:
+def test_locks_that_exclude_no_process_are_detected_in_a_bucket(server: S3Server) -> None:
     location = s3_location(server, bucket=server.create_bucket())
 
     trial = check_storage(location, id=ID, open_store=defective(Defect.FORGETS_LEASES))
@@ -119,7 +119,7 @@ def test_locks_that_exclude_nobody_are_noticed_in_a_bucket(server: S3Server) -> 
     assert _is_empty(location)
 
 
-def test_what_cannot_be_deleted_is_told_with_its_place(tmp_path: Path) -> None:
+def test_objects_that_cannot_be_deleted_are_reported_with_their_paths(tmp_path: Path) -> None:
     location = local_location(tmp_path)
 
     trial = check_storage(location, id=ID, open_store=defective(Defect.KEEPS_DELETED))
@@ -129,7 +129,7 @@ def test_what_cannot_be_deleted_is_told_with_its_place(tmp_path: Path) -> None:
     assert f"{tmp_path}/{CHECK_PREFIX}/{ID}" in f"{removed.problem} {removed.advice}"
 
 
-def test_a_bucket_that_takes_no_uploads_in_parts_is_noticed(faulty: FaultyS3) -> None:
+def test_a_bucket_without_multipart_uploads_is_detected(faulty: FaultyS3) -> None:
     faulty.start_over({"_schema.pg": b"kept"})
 
     trial = _try(parse_location(faulty.uri, storage_options=faulty.options))
@@ -138,10 +138,10 @@ def test_a_bucket_that_takes_no_uploads_in_parts_is_noticed(faulty: FaultyS3) ->
     assert faulty.stored() == {"_schema.pg": b"kept"}
 
 
-# Where nothing can be done
+# Unusable places
 
 
-def test_a_bucket_that_is_not_there_is_told_once_and_nothing_else_is_tried(
+def test_a_missing_bucket_is_reported_once_and_no_other_check_runs(
     server: S3Server,
 ) -> None:
     trial = _try(s3_location(server, bucket="no-such-bucket"))
@@ -155,7 +155,7 @@ def test_a_bucket_that_is_not_there_is_told_once_and_nothing_else_is_tried(
     assert "AWS_ENDPOINT_URL_S3" in advice
 
 
-def test_a_file_in_the_place_of_the_folder_is_left_as_it_is(tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_folder_is_not_changed(tmp_path: Path) -> None:
     (tmp_path / "graph").write_bytes(b"kept")
 
     trial = _try(local_location(tmp_path / "graph"))
@@ -164,26 +164,26 @@ def test_a_file_in_the_place_of_the_folder_is_left_as_it_is(tmp_path: Path) -> N
     assert (tmp_path / "graph").read_bytes() == b"kept"
 
 
-# What stays behind
+# Leftovers
 
 
-def test_a_folder_that_was_not_there_is_not_there_afterwards(tmp_path: Path) -> None:
+def test_a_missing_folder_is_not_left_behind(tmp_path: Path) -> None:
     trial = _try(local_location(tmp_path / "new" / "graph"))
 
     assert trial.is_passed
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_was_there_is_neither_read_nor_changed(tmp_path: Path) -> None:
+def test_existing_files_are_neither_read_nor_changed(tmp_path: Path) -> None:
     objects = open_objects(local_location(tmp_path), is_durable=True)
     for path in ("_schema.pg", f"{CHECK_PREFIX}/other/whole", "races/number"):
         objects.put(path, b"kept")
-    before = _image(tmp_path)
+    before = _read_files(tmp_path)
 
     trial = _try(local_location(tmp_path))
 
     assert trial.is_passed
-    assert _image(tmp_path) == before
+    assert _read_files(tmp_path) == before
 
 
 def test_an_interrupt_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_an_interrupt_leaves_nothing_behind(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_storage_that_fails_at_any_moment_is_told_and_cleaned_up(faulty: FaultyS3) -> None:
+def test_a_storage_failure_at_any_call_is_reported_and_cleaned_up(faulty: FaultyS3) -> None:
     for at in (1, 20, 80, 140):
         faulty.start_over({"_schema.pg": b"kept"})
         location = parse_location(faulty.uri, storage_options=faulty.options)
@@ -231,5 +231,5 @@ def _is_empty(location: Location) -> bool:
     return not found.token_by_name and not found.prefixes
 
 
-def _image(folder: Path) -> dict[str, bytes]:
+def _read_files(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

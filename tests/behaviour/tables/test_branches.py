@@ -1,4 +1,4 @@
-"""Branches of a table through its store, and every way in which one can be another's successor."""
+"""Branches of a table through its store, and every way in which one can replace another."""
 
 from functools import partial
 from pathlib import Path
@@ -48,7 +48,7 @@ def test_a_branch_starts_with_the_rows_and_the_number_of_its_version(place: Plac
     assert store.find_head(MAIN) == 2
 
 
-def test_lines_do_not_notice_each_other(place: Place) -> None:
+def test_table_branches_are_isolated(place: Place) -> None:
     store = place.open()
     at = create_people(store, ann=1)
     branch = TableVersion(store.fork(at, branch="feature"), 1)
@@ -127,7 +127,7 @@ def test_publishers_of_different_branches_do_not_meet(place: Place) -> None:
     assert [values(store, at)["head"] for at in landed if at] == [2, 3]
 
 
-def test_a_branch_that_exists_is_not_made_again(place: Place) -> None:
+def test_an_existing_branch_is_not_created_again(place: Place) -> None:
     store = place.open()
     at = create_people(store, ann=1)
     branch = append(store, TableVersion(store.fork(at, branch="feature"), 1), bob=2)
@@ -138,7 +138,7 @@ def test_a_branch_that_exists_is_not_made_again(place: Place) -> None:
     assert ages(store, branch) == {"ann": 1, "bob": 2}
 
 
-def test_a_branch_does_not_start_at_a_version_that_is_gone(place: Place) -> None:
+def test_a_branch_does_not_start_at_a_deleted_version(place: Place) -> None:
     store = place.open()
     create_people(store, ann=1)
 
@@ -148,7 +148,7 @@ def test_a_branch_does_not_start_at_a_version_that_is_gone(place: Place) -> None
     assert store.branches(PATH) == frozenset()
 
 
-def test_branches_are_made_at_once_through_one_store(place: Place) -> None:
+def test_branches_are_created_concurrently_through_one_store(place: Place) -> None:
     store = place.open()
     at = create_people(store, ann=1)
 
@@ -170,7 +170,7 @@ def test_a_deleted_branch_leaves_nothing(tmp_path: Path) -> None:
     assert store.branches(PATH) == frozenset()
 
 
-def test_a_branch_is_deleted_as_often_as_one_likes(place: Place) -> None:
+def test_deleting_a_branch_is_idempotent(place: Place) -> None:
     store = place.open()
     store.delete_branch(FEATURE)
     store.fork(create_people(store, ann=1), branch="feature")
@@ -181,7 +181,7 @@ def test_a_branch_is_deleted_as_often_as_one_likes(place: Place) -> None:
     assert store.find_head(FEATURE) is None
 
 
-def test_a_branch_that_another_was_made_from_is_not_deleted(place: Place) -> None:
+def test_a_branch_with_children_is_not_deleted(place: Place) -> None:
     store = place.open()
     parent = append(
         store, TableVersion(store.fork(create_people(store, ann=1), branch="feature"), 1), bob=2
@@ -194,7 +194,7 @@ def test_a_branch_that_another_was_made_from_is_not_deleted(place: Place) -> Non
     assert ages(store, TableVersion(child, 2)) == {"ann": 1, "bob": 2}
 
 
-def test_a_reader_of_a_deleted_branch_is_told_that_it_is_gone(place: Place) -> None:
+def test_a_reader_of_a_deleted_branch_gets_not_found(place: Place) -> None:
     ours, theirs = place.open(), place.open()
     at = append(ours, TableVersion(ours.fork(create_people(ours, ann=1), branch="feature"), 1), b=2)
     theirs.delete_branch(FEATURE)
@@ -205,7 +205,7 @@ def test_a_reader_of_a_deleted_branch_is_told_that_it_is_gone(place: Place) -> N
     assert ours.find_head(FEATURE) is None
 
 
-def test_only_a_branch_made_anew_makes_what_is_known_doubtful(place: Place) -> None:
+def test_only_a_recreated_branch_invalidates_caches(place: Place) -> None:
     store, other = place.open(), place.open()
     at = create_people(store, ann=1)
     store.find_head(MAIN)
@@ -226,7 +226,9 @@ def test_only_a_branch_made_anew_makes_what_is_known_doubtful(place: Place) -> N
 
 
 @pytest.mark.parametrize("is_same_store", [True, False])
-def test_a_branch_made_anew_brings_nothing_back(place: Place, *, is_same_store: bool) -> None:
+def test_a_recreated_branch_has_no_rows_of_its_predecessor(
+    place: Place, *, is_same_store: bool
+) -> None:
     store = place.open()
     other = store if is_same_store else place.open()
     at = create_people(store, ann=1)
@@ -241,7 +243,7 @@ def test_a_branch_made_anew_brings_nothing_back(place: Place, *, is_same_store: 
     assert ages(store, new) == {"ann": 1, "new": 3}
 
 
-def test_a_longer_branch_made_anew_is_not_taken_for_the_one_before(place: Place) -> None:
+def test_a_longer_recreated_branch_is_distinguished_from_its_predecessor(place: Place) -> None:
     ours, theirs = place.open(), place.open()
     at = create_people(ours, ann=1)
     old = append(ours, TableVersion(ours.fork(at, branch="feature"), 1), old=2)
@@ -256,7 +258,9 @@ def test_a_longer_branch_made_anew_is_not_taken_for_the_one_before(place: Place)
     assert ages(ours, third) == {"ann": 1, "new": 3, "newer": 4}
 
 
-def test_other_tables_of_a_branch_made_anew_are_not_taken_for_those_before(place: Place) -> None:
+def test_other_tables_of_a_recreated_branch_are_distinguished_from_their_predecessors(
+    place: Place,
+) -> None:
     ours, theirs = place.open(), place.open()
     people_at, keyed_at = create_people(ours, ann=1), create_keyed(ours, head=0)
     keyed_ref = ours.fork(keyed_at, branch="feature")
@@ -273,7 +277,7 @@ def test_other_tables_of_a_branch_made_anew_are_not_taken_for_those_before(place
     assert ages(ours, new) == {"ann": 1, "new": 3}
 
 
-def test_a_branch_that_another_moved_on_is_followed(server: S3Server) -> None:
+def test_a_branch_advanced_by_another_store_is_followed(server: S3Server) -> None:
     place = place_on_s3(server)
     ours, theirs = place.open(), place.open()
     at = TableVersion(ours.fork(create_people(ours, ann=1), branch="feature"), 1)
@@ -288,10 +292,10 @@ def test_a_branch_that_another_moved_on_is_followed(server: S3Server) -> None:
     assert len(requests) == 1
 
 
-# What a crash in between leaves
+# Interrupted operations
 
 
-def test_a_branch_that_was_never_listed_is_deleted_and_made_again(place: Place) -> None:
+def test_a_branch_that_was_never_listed_is_deleted_and_recreated(place: Place) -> None:
     store = place.open()
     at = create_people(store, ann=1)
     append(store, TableVersion(store.fork(at, branch="team/feature"), 1), old=2)
@@ -306,7 +310,7 @@ def test_a_branch_that_was_never_listed_is_deleted_and_made_again(place: Place) 
     assert ages(late, TableVersion(ref, 1)) == {"ann": 1}
 
 
-def test_a_branch_that_was_never_listed_does_not_stand_in_the_way(place: Place) -> None:
+def test_a_branch_that_was_never_listed_does_not_block_its_name(place: Place) -> None:
     store = place.open()
     at = create_people(store, ann=1)
     append(store, TableVersion(store.fork(at, branch="feature"), 1), old=2)

@@ -1,4 +1,4 @@
-"""Cleaning a table through its store: what goes, and what stays whatever one asks for."""
+"""Cleaning up a table through its store: which versions are deleted and which retained."""
 
 import os
 import time
@@ -32,11 +32,11 @@ def overwrite(store: LanceTables, at: TableVersion, **age_by_id: int) -> TableVe
     return store.apply(store.stage_overwrite(people(**age_by_id), onto=at))
 
 
-def test_versions_go_with_the_files_that_only_they_have(place: Place) -> None:
+def test_versions_are_deleted_with_the_files_that_only_they_use(place: Place) -> None:
     store = place.open()
     at = append(store, create_people(store, ann=1), bob=2)
-    kept = overwrite(store, at, cyd=3)
-    at = append(store, kept, dan=4)
+    retained = overwrite(store, at, cyd=3)
+    at = append(store, retained, dan=4)
     at = overwrite(store, at, eve=5)
 
     cleaned = store.clean(at.ref, [1, 2, 4])
@@ -44,17 +44,17 @@ def test_versions_go_with_the_files_that_only_they_have(place: Place) -> None:
     assert cleaned.versions == 3
     assert cleaned.size > 0
     assert store.versions(at.ref) == (3, 5)
-    assert ages(store, kept) == {"cyd": 3}
+    assert ages(store, retained) == {"cyd": 3}
     assert ages(store, at) == {"eve": 5}
 
 
-@pytest.mark.parametrize("is_warm", [True, False])
-def test_a_version_that_was_cleaned_up_is_not_found(place: Place, *, is_warm: bool) -> None:
+@pytest.mark.parametrize("is_cached", [True, False])
+def test_a_version_that_was_cleaned_up_is_not_found(place: Place, *, is_cached: bool) -> None:
     store = place.open()
     old = create_people(store, ann=1)
     at = overwrite(store, old, bob=2)
     reader = place.open()
-    if is_warm:
+    if is_cached:
         ages(store, old)
         reader.schema(old)
 
@@ -65,7 +65,7 @@ def test_a_version_that_was_cleaned_up_is_not_found(place: Place, *, is_warm: bo
             each.scan(old, columns=["id"], predicate=None)
 
 
-def test_a_preview_tells_what_would_go_and_deletes_nothing(place: Place) -> None:
+def test_a_preview_reports_what_would_be_deleted_and_deletes_nothing(place: Place) -> None:
     store = place.open()
     at = overwrite(store, append(store, create_people(store, ann=1), bob=2), cyd=3)
 
@@ -75,7 +75,7 @@ def test_a_preview_tells_what_would_go_and_deletes_nothing(place: Place) -> None
     assert store.clean(at.ref, [1, 2]) == preview
 
 
-def test_the_newest_version_stays_whatever_one_asks_for(place: Place) -> None:
+def test_the_newest_version_is_retained_whatever_is_requested(place: Place) -> None:
     store = place.open()
     at = append(store, create_people(store, ann=1), bob=2)
 
@@ -85,7 +85,7 @@ def test_the_newest_version_stays_whatever_one_asks_for(place: Place) -> None:
     assert ages(place.open(), at) == {"ann": 1, "bob": 2}
 
 
-def test_asking_for_nothing_or_for_what_is_gone_is_fine(place: Place) -> None:
+def test_requesting_no_version_or_deleted_versions_has_no_effect(place: Place) -> None:
     store = place.open()
     at = append(store, create_people(store, ann=1), bob=2)
 
@@ -96,7 +96,7 @@ def test_asking_for_nothing_or_for_what_is_gone_is_fine(place: Place) -> None:
     assert store.versions(at.ref) == (2,)
 
 
-def test_what_a_branch_was_made_from_stays(place: Place) -> None:
+def test_the_base_version_of_a_branch_is_retained(place: Place) -> None:
     store = place.open()
     start = append(store, create_people(store, ann=1), bob=2)
     branch = TableVersion(store.fork(start, branch="feature"), start.version)
@@ -109,7 +109,7 @@ def test_what_a_branch_was_made_from_stays(place: Place) -> None:
     assert ages(place.open(), branch) == {"ann": 1, "bob": 2, "cyd": 3}
 
 
-def test_a_branch_is_cleaned_without_touching_what_it_was_made_from(place: Place) -> None:
+def test_cleaning_up_a_branch_does_not_change_its_base(place: Place) -> None:
     store = place.open()
     at = append(store, create_people(store, ann=1), bob=2)
     branch = TableVersion(store.fork(at, branch="feature"), at.version)
@@ -123,7 +123,7 @@ def test_a_branch_is_cleaned_without_touching_what_it_was_made_from(place: Place
     assert ages(place.open(), branch) == {"ann": 1, "bob": 2, "cyd": 3, "dan": 4}
 
 
-def test_what_living_writers_have_staged_stays(place: Place) -> None:
+def test_staged_files_of_living_writers_are_retained(place: Place) -> None:
     store, writer = place.open(), place.open()
     at = overwrite(store, append(store, create_people(store, ann=1), bob=2), cyd=3)
     rows = writer.stage_merge_insert(people(cyd=30, dan=4), onto=at)
@@ -138,7 +138,7 @@ def test_what_living_writers_have_staged_stays(place: Place) -> None:
 
 
 @pytest.mark.parametrize("versions", [[1], []], ids=["with a version", "alone"])
-def test_what_dead_writers_have_staged_goes_after_a_week(
+def test_staged_files_of_dead_writers_are_deleted_after_a_week(
     tmp_path: Path, versions: list[int]
 ) -> None:
     place = place_on_disk(tmp_path)
@@ -159,7 +159,7 @@ def test_what_dead_writers_have_staged_goes_after_a_week(
     assert set(store.versions(at.ref)) == {1, 2} - set(versions)
 
 
-def test_a_version_that_is_half_deleted_is_not_found_and_goes_the_next_time(
+def test_a_partially_deleted_version_is_not_found_and_is_deleted_by_the_next_cleanup(
     tmp_path: Path,
 ) -> None:
     place = place_on_disk(tmp_path)
@@ -192,7 +192,7 @@ def test_a_version_that_lost_a_file_by_accident_is_damaged_and_not_cleaned_up(
         place.open().scan(at, columns=["id"], predicate=None)
 
 
-def test_blobs_go_with_their_version(tmp_path: Path) -> None:
+def test_blobs_are_deleted_with_their_version(tmp_path: Path) -> None:
     place = place_on_disk(tmp_path)
     store = place.open()
 
@@ -209,7 +209,7 @@ def test_blobs_go_with_their_version(tmp_path: Path) -> None:
     assert found["blob"].to_pylist() == [b"y" * 100_000]
 
 
-def test_indexes_answer_right_after_the_versions_that_built_them_went(place: Place) -> None:
+def test_indexes_are_correct_after_the_versions_that_built_them_are_deleted(place: Place) -> None:
     store = place.open()
     at = store.create(PATH, numbered_people(50), config={})
     at = store.apply(store.stage_indexes([IndexSpec("age", IndexKind.BTREE)], onto=at))
@@ -221,7 +221,7 @@ def test_indexes_answer_right_after_the_versions_that_built_them_went(place: Pla
     assert found["id"].to_pylist() == ["p8"]
 
 
-def test_the_version_of_a_moment_is_the_last_one_made_before_it(place: Place) -> None:
+def test_the_version_of_a_timestamp_is_the_last_one_created_before_it(place: Place) -> None:
     store = place.open()
     before = datetime.now(UTC)
     at = append(store, create_people(store, ann=1), bob=2)
@@ -229,8 +229,8 @@ def test_the_version_of_a_moment_is_the_last_one_made_before_it(place: Place) ->
     at = append(store, at, cyd=3)
 
     found = [
-        store.find_version_before(at.ref, moment)
-        for moment in (before - timedelta(hours=1), between, datetime.now(UTC))
+        store.find_version_before(at.ref, instant)
+        for instant in (before - timedelta(hours=1), between, datetime.now(UTC))
     ]
 
     assert found == [None, 2, 3]

@@ -31,7 +31,7 @@ TYPES = (NUMBER, TEXT, BYTES, VECTOR, NUMBERS)
 
 
 class Step(StrEnum):
-    """What can happen to a line."""
+    """A step of a table branch."""
 
     COLUMNS = "columns"
     PUT = "put"
@@ -46,7 +46,7 @@ STEPS = (*Step, Step.COLUMNS, Step.COLUMNS, Step.PUT, Step.PUT)
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a version should hold."""
+    """The expected contents of a version."""
 
     type_by_column: Mapping[str, pa.DataType]
     row_by_id: Mapping[str, Row]
@@ -63,7 +63,7 @@ class Content:
 
 @dataclass(slots=True)
 class Line:
-    """A line of versions, each with what it should hold."""
+    """A sequence of versions, each with its expected contents."""
 
     head: TableVersion
     content_by_version: dict[TableVersion, Content] = field(default_factory=dict)
@@ -98,7 +98,7 @@ def test_whatever_happened_rows_are_those_of_a_model(story: DataObject) -> None:
 
 
 def take_step(store: LanceTables, line: Line, story: DataObject, *, number: int) -> None:
-    """One more version of a line, if the step makes one."""
+    """The next version of a line, if the step makes one."""
     step: Step = story.draw(st.sampled_from(STEPS))
     match step:
         case Step.COLUMNS:
@@ -137,13 +137,13 @@ def put_rows(store: LanceTables, line: Line, story: DataObject, *, number: int) 
     line.move(written, Content(content.type_by_column, {**content.row_by_id, **row_by_id}))
 
 
-def remove_row(store: LanceTables, line: Line, gone: str) -> None:
+def remove_row(store: LanceTables, line: Line, deleted: str) -> None:
     """Remove a row, if it is there."""
     content = line.content
-    staged = store.stage_delete(pa.array([gone]), onto=line.head)
-    assert (staged is not None) is (gone in content.row_by_id)
+    staged = store.stage_delete(pa.array([deleted]), onto=line.head)
+    assert (staged is not None) is (deleted in content.row_by_id)
     if staged is not None:
-        left = {id: row for id, row in content.row_by_id.items() if id != gone}
+        left = {id: row for id, row in content.row_by_id.items() if id != deleted}
         line.move(store.apply(staged), Content(content.type_by_column, left))
 
 
@@ -160,14 +160,14 @@ def build_indexes(store: LanceTables, line: Line) -> None:
 
 @st.composite
 def changes(draw: st.DrawFn, content: Content) -> tuple[Content, dict[str, str]]:
-    """Other columns for the same rows, and how those that are kept were called."""
+    """Other columns for the same rows, and the former names of those that remain."""
     stored = content.type_by_column
-    kept = [name for name in stored if draw(st.integers(0, 3))]
+    retained = [name for name in stored if draw(st.integers(0, 3))]
     names = draw(st.permutations(NAMES))
-    moved = {name for name in kept if not draw(st.integers(0, 2))}
-    free = [name for name in names if name not in set(kept) - moved]
+    moved = {name for name in retained if not draw(st.integers(0, 2))}
+    free = [name for name in names if name not in set(retained) - moved]
     # A name that is dropped is free only for a column that is renamed to it.
-    new_by_old = {name: free.pop() if name in moved else name for name in kept}
+    new_by_old = {name: free.pop() if name in moved else name for name in retained}
     fresh = [
         name for name in free if name not in set(stored) - moved and not draw(st.integers(0, 2))
     ]
@@ -195,7 +195,7 @@ def rows_to_put(draw: st.DrawFn, content: Content, number: int) -> dict[str, Row
 
 
 def value_of(type: pa.DataType, number: int) -> object:
-    """A value that tells which step wrote it."""
+    """A value that identifies the step that wrote it."""
     if type == NUMBER:
         return number
     if type == TEXT:
@@ -206,7 +206,7 @@ def value_of(type: pa.DataType, number: int) -> object:
 
 
 def require_same(store: LanceTables, at: TableVersion, content: Content) -> None:
-    """A version holds what it should, whichever way one asks."""
+    """Every way of reading a version returns its expected contents."""
     names = content.schema.names
     assert store.schema(at).equals(content.schema)
     assert by_id(store.scan(at, columns=names, predicate=None)) == content.rows

@@ -93,7 +93,7 @@ def fork(store: LanceTables, at: TableVersion) -> TableVersion:
     return TableVersion(store.fork(at, branch="feature"), at.version)
 
 
-# What one change does
+# Effects of one change
 
 
 def test_columns_are_added_dropped_renamed_and_put_in_order_by_one_version(place: Place) -> None:
@@ -143,14 +143,14 @@ def test_a_new_column_of_any_type_is_null_until_it_is_written(
         assert sorted(found["fresh"].to_pylist(), key=str) == sorted([value, None], key=str)
 
 
-def test_a_table_that_has_the_columns_is_left_alone(place: Place) -> None:
+def test_a_table_that_has_the_columns_is_not_changed(place: Place) -> None:
     store = place.open()
     at = create_people(store, ann=1)
 
     assert store.stage_columns(PEOPLE, renames={}, onto=at) is None
 
 
-def test_a_staged_change_is_no_version_and_no_file(tmp_path: Path) -> None:
+def test_a_staged_change_creates_no_version_and_no_file(tmp_path: Path) -> None:
     place = place_on_disk(tmp_path)
     store = place.open()
     at = create_people(store, ann=1)
@@ -166,7 +166,7 @@ def test_a_staged_change_is_no_version_and_no_file(tmp_path: Path) -> None:
     assert written == {"_versions", "_transactions"}
 
 
-def test_what_made_the_version_is_known_by_its_uuid(place: Place) -> None:
+def test_a_version_is_identified_by_the_uuid_of_its_transaction(place: Place) -> None:
     store = place.open()
     staged = must(store.stage_columns(columns(), renames={}, onto=create_people(store, ann=1)))
 
@@ -209,7 +209,7 @@ def test_a_change_that_rows_would_have_to_be_written_for_is_our_mistake(
         store.stage_columns(schema, renames=renames, onto=at)
 
 
-# What was there before
+# Earlier versions
 
 
 def test_older_versions_keep_their_columns(place: Place) -> None:
@@ -269,7 +269,7 @@ def dropped_and_restored(store: LanceTables, at: TableVersion) -> TableVersion:
     ],
 )
 @pytest.mark.parametrize("type", [NUMBER, TEXT, BYTES, VECTOR], ids=str)
-def test_what_was_dropped_does_not_come_back_under_its_name(
+def test_a_dropped_column_does_not_reappear_under_its_name(
     tmp_path: Path, drop: Write, type: pa.DataType
 ) -> None:
     store = place_on_disk(tmp_path).open()
@@ -401,7 +401,7 @@ def test_a_column_that_some_files_lack_can_be_indexed(
     assert store.count(indexed, predicate=IsNull(column)) == 2
 
 
-# Rivals
+# Concurrent writers
 
 
 def test_of_a_change_of_columns_and_a_write_the_second_is_refused(place: Place) -> None:

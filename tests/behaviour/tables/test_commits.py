@@ -65,7 +65,7 @@ def test_a_write_that_lance_moved_onto_another_version_is_not_taken_for_landed(
     assert ages(ours, TableVersion(MAIN, 3)) == {"ann": 1, "rival": 9, "bob": 2}
 
 
-def test_of_many_writers_at_once_exactly_one_lands_where_it_meant_to(place: Place) -> None:
+def test_of_many_concurrent_writers_exactly_one_lands_at_its_version(place: Place) -> None:
     at = create_people(place.open(), ann=0)
     stores = [place.open() for _ in range(4)]
     staged = [
@@ -131,7 +131,7 @@ def test_a_publish_replaces_and_adds_rows_in_one_version(place: Place) -> None:
     assert values(store, at) == {"head": 1, "a": 1}
 
 
-def test_the_second_publisher_of_a_row_is_told_so_and_changes_nothing(place: Place) -> None:
+def test_the_second_publisher_of_a_row_is_refused_and_changes_nothing(place: Place) -> None:
     ours, theirs = place.open(), place.open()
     at = create_keyed(ours, head=1)
     publish(theirs, keyed_rows(head=2, theirs=1), onto=at)
@@ -153,7 +153,7 @@ def test_a_publisher_finds_its_row_wherever_it_is(place: Place) -> None:
     assert values(store, landed) == {"b": 1, "c": 1, "head": 2}
 
 
-def test_a_publisher_of_a_row_that_is_not_there_is_told_so(place: Place) -> None:
+def test_a_publisher_of_a_missing_row_is_refused(place: Place) -> None:
     store = place.open()
     at = create_keyed(store, a=1)
 
@@ -241,7 +241,7 @@ def test_compaction_leaves_large_fragments_alone(place: Place) -> None:
     assert store.fragment_row_counts(compacted) == (100, 3)
 
 
-def test_compaction_of_what_needs_none_makes_no_version(place: Place) -> None:
+def test_compacting_a_compact_table_creates_no_version(place: Place) -> None:
     store = place.open()
     at = create_people(store, ann=1)
 
@@ -249,7 +249,7 @@ def test_compaction_of_what_needs_none_makes_no_version(place: Place) -> None:
     assert store.find_head(MAIN) == 1
 
 
-def test_compaction_gives_way_to_another_writer(place: Place) -> None:
+def test_compaction_yields_to_another_writer(place: Place) -> None:
     ours, theirs = place.open(), place.open()
     at = create_keyed(ours, head=1, a=1)
     landed = publish(ours, keyed_rows(head=2, b=1), onto=at)
@@ -264,7 +264,7 @@ def test_compaction_gives_way_to_another_writer(place: Place) -> None:
     assert values(ours, TableVersion(at.ref, head)) == values(ours, newest)
 
 
-def test_a_publisher_gives_way_to_compaction(place: Place) -> None:
+def test_a_publisher_yields_to_compaction(place: Place) -> None:
     ours, theirs = place.open(), place.open()
     at = create_keyed(ours, head=1, a=1)
     landed = publish(ours, keyed_rows(head=2, b=1), onto=at)

@@ -1,7 +1,7 @@
 """Deltas of a table through its store: the rows in which two versions differ.
 
-A row may be told as gone and come though it holds the same, never the other way round; so deltas
-are looked at through the versions that they lead between.
+A row may be reported as deleted and added though its values are equal, never the other way round;
+so deltas are checked against the versions that they connect.
 """
 
 from uuid import uuid4
@@ -48,14 +48,14 @@ def fork(store: LanceTables, at: TableVersion, branch: str) -> TableVersion:
 
 
 def pairs(rows: pa.Table) -> set[tuple[str, int]]:
-    """The rows, each once."""
+    """The rows, without duplicates."""
     found = list(zip(rows["id"].to_pylist(), rows["age"].to_pylist(), strict=True))
-    assert len(set(found)) == len(found), "a row is told twice"
+    assert len(set(found)) == len(found), "a row is listed twice"
     return set(found)
 
 
 def delta(store: LanceTables, old: TableVersion, new: TableVersion) -> TableDelta:
-    """What leads from one version to the other, after a look at whether it does, both ways."""
+    """The delta from one version to the other, checked in both directions."""
     there = store.find_delta(old, new, columns=COLUMNS)
     back = store.find_delta(new, old, columns=COLUMNS)
     before, after = set(ages(store, old).items()), set(ages(store, new).items())
@@ -76,7 +76,7 @@ def test_equal_versions_have_no_delta(place: Place) -> None:
     assert found.deleted.schema.names == found.added.schema.names == COLUMNS
 
 
-def test_rows_that_were_added_came(place: Place) -> None:
+def test_added_rows_are_in_the_delta(place: Place) -> None:
     store = place.open()
     old = create_people(store, ann=1)
 
@@ -85,7 +85,7 @@ def test_rows_that_were_added_came(place: Place) -> None:
     assert (pairs(found.deleted), pairs(found.added)) == (set(), {("bob", 2), ("cyd", 3)})
 
 
-def test_a_row_that_was_replaced_went_and_came(place: Place) -> None:
+def test_a_replaced_row_is_deleted_and_added_in_the_delta(place: Place) -> None:
     store = place.open()
     old = create_people(store, ann=1, bob=2, cyd=3)
 
@@ -94,7 +94,7 @@ def test_a_row_that_was_replaced_went_and_came(place: Place) -> None:
     assert (pairs(found.deleted), pairs(found.added)) == ({("bob", 2)}, {("bob", 9)})
 
 
-def test_of_rows_removed_at_different_times_those_in_between_went(place: Place) -> None:
+def test_only_rows_deleted_between_the_versions_are_in_the_delta(place: Place) -> None:
     store = place.open()
     old = remove(store, create_people(store, ann=1, bob=2, cyd=3, dan=4), "ann")
 
@@ -103,7 +103,7 @@ def test_of_rows_removed_at_different_times_those_in_between_went(place: Place) 
     assert (pairs(found.deleted), pairs(found.added)) == ({("bob", 2), ("dan", 4)}, set())
 
 
-def test_a_file_that_lost_its_last_row_is_gone_whole(place: Place) -> None:
+def test_all_rows_of_a_fully_deleted_file_are_in_the_delta(place: Place) -> None:
     store = place.open()
     old = append(store, create_people(store, ann=1, bob=2), cyd=3)
 
@@ -123,7 +123,7 @@ def test_branches_that_removed_different_rows_of_one_file_differ_in_both(place: 
     assert (pairs(found.deleted), pairs(found.added)) == ({("bob", 2)}, {("ann", 1)})
 
 
-def test_a_branch_of_a_branch_knows_what_was_removed_on_the_way(place: Place) -> None:
+def test_a_nested_branch_has_the_deletions_of_its_ancestors(place: Place) -> None:
     store = place.open()
     base = remove(store, create_people(store, ann=1, bob=2, cyd=3, dan=4), "ann")
     child = remove(store, fork(store, base, "team/child"), "bob")
@@ -135,7 +135,7 @@ def test_a_branch_of_a_branch_knows_what_was_removed_on_the_way(place: Place) ->
     assert pairs(found.added) == {("cyd", 9), ("eve", 5)}
 
 
-def test_what_a_restore_brought_back_came(place: Place) -> None:
+def test_restored_rows_are_in_the_delta(place: Place) -> None:
     store = place.open()
     first = create_people(store, ann=1, bob=2)
     removed = remove(store, first, "bob")
@@ -196,7 +196,7 @@ def test_an_index_changes_no_row(place: Place) -> None:
     [PROBED_VALUES_MAX, PROBED_VALUES_MAX + 1, DELETIONS_IN_AN_ARRAY_MAX + 1],
     ids=["few", "more-than-are-looked-up", "more-than-fit-a-list"],
 )
-def test_many_rows_of_one_file_are_told_apart(place: Place, removed: int) -> None:
+def test_many_rows_of_one_file_are_distinguished(place: Place, removed: int) -> None:
     store = place.open()
     first = store.create(PATH, numbered_people(3 * DELETIONS_IN_AN_ARRAY_MAX), config={})
     old = remove(store, first, "p1")

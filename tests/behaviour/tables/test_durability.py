@@ -1,7 +1,7 @@
-"""What is acknowledged survives a loss of power: every file of a version is flushed, in order.
+"""Acknowledged writes survive a loss of power: every file of a version is flushed, in order.
 
-The system calls are the witness; where strace is missing or not permitted, the calls of the
-flushing function are.
+The tests read the system calls; where strace is missing or not permitted, they read the calls of
+the flushing function.
 """
 
 import re
@@ -23,7 +23,7 @@ from tests.support.table_stores import (
     place_on_disk,
 )
 
-# Each step is announced by a look at a file that is not there.
+# Each step is marked by a stat of a missing file.
 WRITES = """
 import os
 import sys
@@ -148,7 +148,7 @@ def test_relaxed_writes_flush_nothing(tmp_path: Path) -> None:
     assert not FLUSHED.findall("".join(calls.values()))
 
 
-def test_a_write_whose_files_are_gone_is_refused_before_it_breaks_the_table(
+def test_a_write_with_missing_files_is_refused_before_it_breaks_the_table(
     tmp_path: Path,
 ) -> None:
     place = place_on_disk(tmp_path)
@@ -168,7 +168,7 @@ def test_a_write_whose_files_are_gone_is_refused_before_it_breaks_the_table(
 
 
 class Recorded:
-    """Flushes, and remembers what it was asked to flush, in order."""
+    """Flushes, and records the flushed paths in order."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -208,7 +208,7 @@ def test_folders_above_are_flushed_once(tmp_path: Path) -> None:
     assert recorded.paths == ["t/data/2.lance", "t/data"]
 
 
-def test_folders_above_are_flushed_again_when_a_folder_was_made_anew(tmp_path: Path) -> None:
+def test_parent_folders_are_flushed_again_when_a_folder_was_recreated(tmp_path: Path) -> None:
     write(tmp_path, "t/data/1.lance")
     recorded = Recorded(tmp_path)
     disk = Durability(tmp_path, flush=recorded)
@@ -222,7 +222,7 @@ def test_folders_above_are_flushed_again_when_a_folder_was_made_anew(tmp_path: P
     assert recorded.paths == ["t/data/2.lance", "t/data", "t"]
 
 
-def test_a_tree_made_anew_is_flushed_whole(tmp_path: Path) -> None:
+def test_a_recreated_tree_is_flushed_whole(tmp_path: Path) -> None:
     write(tmp_path, "t/data/1.lance", "t/data/1/a.blob")
     recorded = Recorded(tmp_path)
     disk = Durability(tmp_path, flush=recorded)

@@ -130,7 +130,7 @@ def test_an_index_is_built_on_a_branch_and_stays_there(place: Place) -> None:
     assert branch.ref == TableRef(PATH, "feature")
 
 
-def test_what_an_index_finds_is_searched(place: Place) -> None:
+def test_index_lookups_return_the_matching_rows(place: Place) -> None:
     store = place.open()
     at = create_searchable(store)
     for stage in (stage_btree, stage_inverted, stage_vector):
@@ -148,7 +148,7 @@ def test_what_an_index_finds_is_searched(place: Place) -> None:
 
 
 @pytest.mark.parametrize("column", ["id", "age"])
-def test_an_index_answers_right_after_every_kind_of_write(place: Place, column: str) -> None:
+def test_an_index_is_correct_after_every_kind_of_write(place: Place, column: str) -> None:
     store = place.open()
     at = append(store, create_people(store, ann=1, bob=2), cyd=3)
     at = store.apply(store.stage_indexes([IndexSpec(column, IndexKind.BTREE)], onto=at))

@@ -136,7 +136,7 @@ def test_an_empty_type_needs_nothing(place: Place) -> None:
     assert store.plan_layout(at, wanted=[]).steps == ()
 
 
-def test_every_index_knows_every_row_afterwards_and_answers_right(place: Place) -> None:
+def test_every_index_covers_every_row_afterwards_and_is_correct(place: Place) -> None:
     store = place.open()
     at = create_searchable(store, "a", "b", "c")
     at = store.apply(store.stage_indexes(SEARCHED, onto=at))
@@ -176,7 +176,7 @@ def test_a_compaction_names_every_file_it_wrote(tmp_path: Path) -> None:
     assert store.find_head(at.ref) == at.version
 
 
-def test_a_branch_is_laid_out_without_touching_what_it_was_made_from(place: Place) -> None:
+def test_compacting_a_branch_does_not_change_its_base(place: Place) -> None:
     store = place.open()
     at = append(store, create_people(store, ann=1), bob=2)
     branch = TableVersion(store.fork(at, branch="feature"), at.version)
@@ -191,7 +191,7 @@ def test_a_branch_is_laid_out_without_touching_what_it_was_made_from(place: Plac
 
 
 @pytest.mark.parametrize("stage", [stage_merge, stage_delete])
-def test_a_compaction_that_came_too_late_moves_nothing(place: Place, stage: Stage) -> None:
+def test_an_overtaken_compaction_changes_no_version(place: Place, stage: Stage) -> None:
     store = place.open()
     at = append(store, create_people(store, ann=1), bob=2)
     staged = store.stage_layout(LayoutStep.COMPACT, wanted=[], onto=at, uuid="u")
@@ -205,7 +205,9 @@ def test_a_compaction_that_came_too_late_moves_nothing(place: Place, stage: Stag
     assert ages(store, moved) == before
 
 
-def test_a_compaction_behind_an_append_lands_where_nobody_prepared_it_for(place: Place) -> None:
+def test_a_compaction_overtaken_by_an_append_is_reported_at_an_unexpected_version(
+    place: Place,
+) -> None:
     store = place.open()
     at = append(store, create_people(store, ann=1), bob=2)
     staged = store.stage_layout(LayoutStep.COMPACT, wanted=[], onto=at, uuid="u")
@@ -262,7 +264,7 @@ def test_an_index_has_one_large_part_and_one_small_however_often_it_grows(tmp_pa
     assert found(store, at, compare("age", Operator.LT, 0)) == ["late0", "late1", "late2", "late3"]
 
 
-def test_an_index_whose_new_rows_have_no_vectors_is_complete_all_the_same(tmp_path: Path) -> None:
+def test_an_index_is_complete_although_new_rows_have_no_vectors(tmp_path: Path) -> None:
     place = place_on_disk(tmp_path)
     store = place.open()
     count = LAYOUT_ROWS_FREE + 1
@@ -304,7 +306,7 @@ def test_a_column_under_the_old_name_of_another_has_an_index_of_its_own(place: P
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_layout_never_changes_an_answer(tmp_path: Path, seed: int) -> None:
+def test_layout_never_changes_a_result(tmp_path: Path, seed: int) -> None:
     place = place_on_disk(tmp_path)
     store, random = place.open(), Random(seed)
     letters = [chr(number) for number in range(ord("a"), ord("z"))]
@@ -312,18 +314,18 @@ def test_layout_never_changes_an_answer(tmp_path: Path, seed: int) -> None:
     present = set(letters[:3])
 
     for _ in range(16):
-        deed = random.choice(["put", "put", "delete", "index", "lay out"])
+        action = random.choice(["put", "put", "delete", "index", "lay out"])
         some = random.sample(letters, random.randint(1, 4))
-        if deed == "put":
+        if action == "put":
             at = store.apply(store.stage_merge_insert(searchable_rows(*some), onto=at))
             present |= set(some)
-        elif deed == "delete" and present - set(some):
+        elif action == "delete" and present - set(some):
             staged = store.stage_delete(pa.array(some), onto=at)
             at = at if staged is None else store.apply(staged)
             present -= set(some)
-        elif deed == "index" and store.plan_layout(at, wanted=SEARCHED).uncovered:
+        elif action == "index" and store.plan_layout(at, wanted=SEARCHED).uncovered:
             at = store.apply(store.stage_indexes(SEARCHED, onto=at))
-        elif deed == "lay out":
+        elif action == "lay out":
             before = row_versions_of_searchable(place, at)
             at = lay_out(store, at, SEARCHED)
             assert row_versions_of_searchable(place, at) == before

@@ -1,4 +1,4 @@
-"""Tables through their store, on a disk and on S3: born, looked at, and what looking costs."""
+"""Tables through their store, on a disk and on S3: creating, opening, and the cost of both."""
 
 from dataclasses import replace
 from functools import partial
@@ -36,10 +36,10 @@ from tests.support.table_stores import (
     values,
 )
 
-# Tables are born
+# Creating
 
 
-def test_a_table_is_born_at_version_one_with_its_rows(place: Place) -> None:
+def test_a_table_is_created_at_version_one_with_its_rows(place: Place) -> None:
     store = place.open()
 
     at = create_people(store, ann=1, bob=2)
@@ -49,7 +49,7 @@ def test_a_table_is_born_at_version_one_with_its_rows(place: Place) -> None:
 
 
 @pytest.mark.parametrize("rows", [people(), people(ann=1)], ids=["no-rows", "rows"])
-def test_a_table_is_born_the_way_every_table_has_to_be(place: Place, rows: object) -> None:
+def test_a_table_is_created_with_the_required_settings(place: Place, rows: object) -> None:
     at = place.open().create(PATH, rows, config={})
 
     table = place.open_table(at)
@@ -74,7 +74,7 @@ def test_a_configuration_takes_a_second_version(place: Place) -> None:
     assert place.open_table(at).config() == {"managed": "true"}
 
 
-def test_a_table_is_not_born_twice(place: Place) -> None:
+def test_a_table_is_not_created_twice(place: Place) -> None:
     store = place.open()
     at = create_people(store, ann=1)
 
@@ -85,7 +85,7 @@ def test_a_table_is_not_born_twice(place: Place) -> None:
     assert ages(store, at) == {"ann": 1}
 
 
-def test_of_many_who_make_a_table_at_once_exactly_one_does(place: Place) -> None:
+def test_of_many_concurrent_creations_of_a_table_exactly_one_succeeds(place: Place) -> None:
     makers = [partial(create_people, place.open(), ann=number) for number in range(4)]
 
     outcomes = race(makers)
@@ -95,7 +95,7 @@ def test_of_many_who_make_a_table_at_once_exactly_one_does(place: Place) -> None
     assert place.open().find_head(MAIN) == 1
 
 
-def test_a_table_made_anew_is_not_taken_for_the_one_before(place: Place) -> None:
+def test_a_recreated_table_is_distinguished_from_its_predecessor(place: Place) -> None:
     store = place.open()
     at = create_people(store, ann=1)
     ages(store, at)
@@ -107,7 +107,7 @@ def test_a_table_made_anew_is_not_taken_for_the_one_before(place: Place) -> None
     assert ages(store, again) == {"bob": 2}
 
 
-# Looking
+# Reading
 
 
 def test_there_is_no_head_where_there_is_no_table(place: Place) -> None:
@@ -118,7 +118,7 @@ def test_there_is_no_head_where_there_is_no_table(place: Place) -> None:
     assert store.find_head(TableRef(PATH, "nowhere")) is None
 
 
-def test_the_head_is_what_anybody_made_it(place: Place) -> None:
+def test_the_head_is_the_newest_version_of_any_writer(place: Place) -> None:
     ours, theirs = place.open(), place.open()
     at = create_people(ours, ann=1)
     assert ours.find_head(MAIN) == 1
@@ -152,7 +152,7 @@ def test_every_version_stays_as_it_was(place: Place) -> None:
     assert ages(store, third) == {"cyd": 3}
 
 
-def test_a_scan_reads_the_columns_and_rows_it_is_asked_for(place: Place) -> None:
+def test_a_scan_reads_only_the_requested_columns_and_rows(place: Place) -> None:
     store = place.open()
     at = create_people(store, ann=1, bob=2, cyd=None)
 
@@ -163,7 +163,7 @@ def test_a_scan_reads_the_columns_and_rows_it_is_asked_for(place: Place) -> None
     assert store.count(at, predicate=None) == 3
 
 
-def test_batches_come_in_the_order_of_ids_whatever_columns_are_asked_for(place: Place) -> None:
+def test_batches_are_ordered_by_id_for_any_columns(place: Place) -> None:
     store = place.open()
     at = create_people(store, bob=2, nil=None, ann=1)
 
@@ -172,7 +172,7 @@ def test_batches_come_in_the_order_of_ids_whatever_columns_are_asked_for(place: 
     assert [age for batch in batches for age in batch["age"].to_pylist()] == [1, 2, None]
 
 
-def test_what_is_new_is_read_from_new_files_only(place: Place) -> None:
+def test_new_rows_are_read_from_new_files_only(place: Place) -> None:
     store = place.open()
     first = create_people(store, ann=1, bob=2)
     second = append(store, first, cyd=3)
@@ -184,7 +184,7 @@ def test_what_is_new_is_read_from_new_files_only(place: Place) -> None:
     assert new_ids(store, third, since=None) == ["bob", "cyd", "ann"]
 
 
-def test_what_is_new_since_a_version_that_is_gone_is_everything(place: Place) -> None:
+def test_every_row_is_new_since_a_deleted_version(place: Place) -> None:
     store = place.open()
     at = create_people(store, ann=1)
 
@@ -213,14 +213,14 @@ def test_fragments_are_counted_without_the_rows_they_lost(place: Place) -> None:
     assert store.fragment_row_counts(at) == (1, 1)
 
 
-def test_a_missing_version_is_told_from_a_missing_table(place: Place) -> None:
+def test_a_missing_version_is_distinguished_from_a_missing_table(place: Place) -> None:
     store = place.open()
     create_people(store, ann=1)
 
     with pytest.raises(NotFoundError) as missing:
         ages(store, TableVersion(MAIN, 7))
     with pytest.raises(CorruptError):
-        ages(store, TableVersion(TableRef("nodes/nobody", None), 1))
+        ages(store, TableVersion(TableRef("nodes/absent", None), 1))
 
     assert missing.value.kind == "version"
 
@@ -246,7 +246,7 @@ def test_a_table_whose_newest_version_is_damaged_is_corrupt(tmp_path: Path, cont
         place.open().find_head(MAIN)
 
 
-def test_a_predicate_that_makes_no_sense_is_our_own_mistake(place: Place) -> None:
+def test_an_invalid_predicate_is_an_internal_error(place: Place) -> None:
     store = place.open()
     at = create_people(store, ann=1)
 
@@ -256,7 +256,7 @@ def test_a_predicate_that_makes_no_sense_is_our_own_mistake(place: Place) -> Non
         store.count(at, predicate=equals("unknown", 1))
 
 
-def test_a_storage_that_does_not_answer_is_told_from_an_empty_one(server: S3Server) -> None:
+def test_an_unavailable_storage_is_distinguished_from_an_empty_one(server: S3Server) -> None:
     place = place_on_s3(server)
     nowhere = {"aws_endpoint": "http://127.0.0.1:9", "client_max_retries": "0"}
     store = replace(place, storage_options={**place.storage_options, **nowhere}).open()
@@ -267,7 +267,7 @@ def test_a_storage_that_does_not_answer_is_told_from_an_empty_one(server: S3Serv
         create_people(store, ann=1)
 
 
-def test_a_file_in_the_place_of_a_table_is_a_problem_of_the_storage(tmp_path: Path) -> None:
+def test_a_file_in_place_of_a_table_is_a_storage_error(tmp_path: Path) -> None:
     place = place_on_disk(tmp_path)
     Path(place.root, PATH).parent.mkdir(parents=True)
     Path(place.root, PATH).write_bytes(b"no table")
@@ -279,7 +279,7 @@ def test_a_file_in_the_place_of_a_table_is_a_problem_of_the_storage(tmp_path: Pa
 # What it costs
 
 
-def test_what_each_operation_asks_of_s3(server: S3Server) -> None:
+def test_each_operation_makes_the_expected_s3_requests(server: S3Server) -> None:
     store = place_on_s3(server).open()
     at = append(store, create_people(store, ann=1), bob=2)
 
@@ -297,7 +297,7 @@ def test_what_each_operation_asks_of_s3(server: S3Server) -> None:
     assert [len(looking), len(staging), len(applying), len(describing)] == [1, 1, 3, 0]
 
 
-def test_tables_are_kept_open_up_to_a_bound(server: S3Server) -> None:
+def test_open_tables_are_cached_up_to_a_bound(server: S3Server) -> None:
     store = place_on_s3(server).open()
     first = at = create_people(store, ann=1)
     for number in range(OPEN_TABLES_MAX + 1):
@@ -313,7 +313,9 @@ def test_tables_are_kept_open_up_to_a_bound(server: S3Server) -> None:
 
 
 @pytest.mark.parametrize("fragments", [2, 6])
-def test_a_publish_asks_s3_seven_times_however_many_files(server: S3Server, fragments: int) -> None:
+def test_a_publish_makes_seven_s3_requests_for_any_number_of_files(
+    server: S3Server, fragments: int
+) -> None:
     store = place_on_s3(server).open()
     at = create_keyed(store, head=0, other=0)
     for number in range(fragments - 1):
@@ -351,7 +353,7 @@ def test_on_a_disk_the_head_is_found_without_listing_history(tmp_path: Path) -> 
     at = append(store, create_people(store, ann=1), bob=2)
     newest = Path(place.root, store.describe(at).path)
 
-    # A listing would see it; nobody who asks for the version after this one does.
+    # A listing would see it; a request for the version after this one does not.
     newest.with_name(f"{2**64 - 1 - 500}.manifest").write_bytes(newest.read_bytes())
 
     assert store.find_head(MAIN) == 2

@@ -1,4 +1,4 @@
-"""Rows by their places in a scan, wherever rows were deleted."""
+"""Rows by their positions in a scan, wherever rows were deleted."""
 
 from pathlib import Path
 from uuid import uuid4
@@ -26,7 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     deleted=st.sets(st.integers(0, FRAGMENTS * ROWS - 1), max_size=FRAGMENTS * ROWS - 1),
     chosen=st.sets(st.integers(0, FRAGMENTS * ROWS - 1), min_size=1),
 )
-def test_a_place_is_the_same_row_to_take_and_to_scan(
+def test_a_position_is_the_same_row_to_take_and_to_scan(
     folder: Path, deleted: set[int], chosen: set[int]
 ) -> None:
     store = place_on_disk(folder).open()

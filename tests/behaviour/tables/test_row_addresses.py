@@ -1,4 +1,4 @@
-"""Looking up ids through a store that remembers where they lie, on any version and branch."""
+"""Looking up ids through a store that caches their addresses, on any version and branch."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,7 +29,7 @@ IDS = [f"p{number}" for number in range(8)]
 
 
 def look_up(store: LanceTables, at: TableVersion, *ids: str) -> dict[str, int]:
-    """The ages of those of some people who are there."""
+    """The ages of the existing ones of some people."""
     rows = store.find_rows(at, ids=pa.array(ids, pa.string()), columns=["id", "age"])
     found = dict(zip(rows["id"].to_pylist(), rows["age"].to_pylist(), strict=True))
     assert len(found) == rows.num_rows, "a row is found twice"
@@ -38,25 +38,25 @@ def look_up(store: LanceTables, at: TableVersion, *ids: str) -> dict[str, int]:
     return found
 
 
-def ask_twice(store: LanceTables, at: TableVersion) -> None:
-    """One question is not enough for a store to remember a table."""
+def look_up_twice(store: LanceTables, at: TableVersion) -> None:
+    """One lookup is not enough for a store to cache a table."""
     for _ in range(2):
-        look_up(store, at, "nobody")
+        look_up(store, at, "absent")
 
 
 def test_rows_are_found_at_first_and_again(place: Place) -> None:
     store = place.open()
     at = create_people(store, ann=1, bob=2)
 
-    answers = [look_up(store, at, "ann", "zoe") for _ in range(3)]
+    results = [look_up(store, at, "ann", "zoe") for _ in range(3)]
 
-    assert answers == [{"ann": 1}] * 3
+    assert results == [{"ann": 1}] * 3
 
 
 def test_a_row_that_was_replaced_is_found_where_it_is_in_each_version(place: Place) -> None:
     store = place.open()
     first = create_people(store, ann=1, bob=2)
-    ask_twice(store, first)
+    look_up_twice(store, first)
 
     second = store.apply(store.stage_merge_insert(people(ann=9), onto=first))
 
@@ -65,23 +65,23 @@ def test_a_row_that_was_replaced_is_found_where_it_is_in_each_version(place: Pla
     assert look_up(store, second, "ann") == {"ann": 9}
 
 
-def test_a_row_that_was_deleted_before_anybody_asked_is_found_in_an_older_version(
+def test_a_row_deleted_before_its_first_lookup_is_found_in_an_older_version(
     place: Place,
 ) -> None:
     store = place.open()
     first = create_people(store, ann=1, bob=2)
     second = store.apply(must(store.stage_delete(pa.array(["ann"]), onto=first)))
-    ask_twice(store, second)
+    look_up_twice(store, second)
 
     assert look_up(store, second, "ann") == {}
     assert look_up(store, first, "ann") == {"ann": 1}
 
 
-def test_what_a_branch_did_is_not_found_on_another(place: Place) -> None:
+def test_rows_of_one_branch_are_not_found_on_another(place: Place) -> None:
     store = place.open()
     base = create_people(store, ann=1)
     branch = TableVersion(store.fork(base, branch="feature"), base.version)
-    ask_twice(store, base)
+    look_up_twice(store, base)
 
     changed = append(store, branch, bob=2)
     moved = append(store, base, cyd=3)
@@ -96,27 +96,27 @@ def test_a_table_that_is_too_large_to_remember_is_searched_beyond_what_is(
     monkeypatch.setattr(id_lookup, "KNOWN_IDS_MAX", 5)
     store = place.open()
     at = append(store, store.create(PATH, numbered_people(20), config={}), ann=1, bob=2)
-    ask_twice(store, at)
+    look_up_twice(store, at)
 
-    assert look_up(store, at, "ann", "p3", "nobody") == {"ann": 1, "p3": 3}
+    assert look_up(store, at, "ann", "p3", "absent") == {"ann": 1, "p3": 3}
     assert look_up(store, at, *IDS) == {id: int(id[1:]) for id in IDS}
 
 
-def test_an_id_that_is_there_twice_is_noticed_by_who_replaces_it(place: Place) -> None:
+def test_a_duplicate_id_is_detected_when_it_is_replaced(place: Place) -> None:
     store = place.open()
     at = append(store, create_people(store, ann=1), ann=2)
-    ask_twice(store, at)
+    look_up_twice(store, at)
 
     with pytest.raises(CorruptError, match="more than once"):
         store.stage_merge_insert(people(ann=3), onto=at)
 
 
-def test_after_a_compaction_rows_are_found_in_their_new_place(place: Place) -> None:
+def test_after_a_compaction_rows_are_found_at_their_new_addresses(place: Place) -> None:
     store = place.open()
     at = create_people(store, ann=1)
     for number in range(4):
         at = append(store, at, **{f"p{number}": number})
-    ask_twice(store, at)
+    look_up_twice(store, at)
 
     joined = store.compact(at, rows_per_fragment=100)
 

@@ -1,4 +1,4 @@
-"""Staged writes of rows, on a disk and on S3: files nobody refers to, and what they will do."""
+"""Staged writes of rows, on a disk and on S3: unreferenced files, and what applying them does."""
 
 from pathlib import Path
 
@@ -94,7 +94,7 @@ def test_a_staged_write_does_what_it_says(
 
 
 @EVERY_STAGE
-def test_a_version_is_known_by_the_write_that_made_it(place: Place, stage: Stage) -> None:
+def test_a_version_is_identified_by_the_write_that_created_it(place: Place, stage: Stage) -> None:
     store = place.open()
     at = create_people(store, ann=1, bob=2)
     staged, other = stage(store, at), stage(store, at)
@@ -171,7 +171,7 @@ def test_an_exchange_puts_rows_and_removes_others_in_one_version(place: Place) -
     store = place.open()
     at = append(store, create_people(store, ann=1, bob=2), cyd=3, dan=4)
     before = row_versions(place, at)
-    removing = pa.array(["bob", "cyd", "nobody"])
+    removing = pa.array(["bob", "cyd", "absent"])
 
     staged = store.stage_exchange(people(zoe=9, ann=9), removing=removing, onto=at)
     landed = store.apply(staged)

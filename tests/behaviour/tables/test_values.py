@@ -1,4 +1,4 @@
-"""Values of every property type through a table: stored, found and read as they were given."""
+"""Values of every property type through a table: stored, found and read unchanged."""
 
 from datetime import date
 from pathlib import Path
@@ -24,8 +24,8 @@ node Thing {
 """
 SCHEMA = table_schema(compile_text(EVERYTHING).nodes["Thing"])
 
-# The first and last milliseconds of the years that a DateTime may be of, and one before 1970.
-MOMENTS = (-62_135_596_800_000, 253_402_300_799_999, -1)
+# The first and last milliseconds of the range of DateTime, and one before 1970.
+TIMESTAMPS = (-62_135_596_800_000, 253_402_300_799_999, -1)
 
 FULL = {
     "id": "full",
@@ -38,10 +38,10 @@ FULL = {
     "f32": 1.5,
     "f64": 1e300,
     "day": date(9999, 12, 31),
-    "moment": MOMENTS[0],
+    "moment": TIMESTAMPS[0],
     "vector": [1.0, -2.5],
     "texts": ["a", "", None],
-    "moments": list(MOMENTS),
+    "moments": list(TIMESTAMPS),
     "blob": b"\x00bytes",
     "required": b"",
 }
@@ -103,24 +103,26 @@ def test_batches_hold_the_same_values_as_a_table(tmp_path: Path) -> None:
     assert pa.Table.from_batches(batches, SCHEMA).equals(things(EMPTY, FULL))
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
-def test_a_moment_is_found_by_its_number(tmp_path: Path, moment: int) -> None:
+@pytest.mark.parametrize("timestamp", TIMESTAMPS)
+def test_a_timestamp_is_found_by_its_value(tmp_path: Path, timestamp: int) -> None:
     store = place_on_disk(tmp_path).open()
-    at = store.create(PATH, things({"id": "a", "moment": moment}, EMPTY), config={})
+    at = store.create(PATH, things({"id": "a", "moment": timestamp}, EMPTY), config={})
 
-    by_moment = IndexSpec("moment", IndexKind.BTREE)
-    for indexed in (at, store.apply(store.stage_indexes([by_moment], onto=at))):
+    by_timestamp = IndexSpec("moment", IndexKind.BTREE)
+    for indexed in (at, store.apply(store.stage_indexes([by_timestamp], onto=at))):
         assert (
-            store.count(indexed, predicate=Compare("moment", Operator.EQ, moment, TIMESTAMP)) == 1
+            store.count(indexed, predicate=Compare("moment", Operator.EQ, timestamp, TIMESTAMP))
+            == 1
         )
         assert (
-            store.count(indexed, predicate=Compare("moment", Operator.LT, moment, TIMESTAMP)) == 0
+            store.count(indexed, predicate=Compare("moment", Operator.LT, timestamp, TIMESTAMP))
+            == 0
         )
         assert store.count(indexed, predicate=IsNull("moment")) == 1
 
 
 @pytest.mark.parametrize("size", [0, 1, 100_000, 5_000_000])
-def test_a_blob_is_kept_whatever_its_size(tmp_path: Path, size: int) -> None:
+def test_a_blob_of_any_size_is_stored(tmp_path: Path, size: int) -> None:
     store = place_on_disk(tmp_path).open()
     blob = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
     at = store.create(PATH, things(), config={})
@@ -130,7 +132,7 @@ def test_a_blob_is_kept_whatever_its_size(tmp_path: Path, size: int) -> None:
     assert read(store, at)["blob"].to_pylist() == [blob]
 
 
-def test_a_column_of_blobs_that_is_not_asked_for_is_not_read(tmp_path: Path) -> None:
+def test_an_unrequested_blob_column_is_not_read(tmp_path: Path) -> None:
     place = place_on_disk(tmp_path)
     store = place.open()
     at = store.create(PATH, things({"id": "a", "blob": b"x" * 5_000_000}), config={})
@@ -155,7 +157,7 @@ def test_blobs_survive_a_compaction_and_a_branch(tmp_path: Path) -> None:
     assert read(store, branch)["blob"].to_pylist() == [b"x" * 100_000, b"y"]
 
 
-def test_a_null_where_none_may_be_is_our_own_mistake(tmp_path: Path) -> None:
+def test_a_null_in_a_required_column_is_an_internal_error(tmp_path: Path) -> None:
     store = place_on_disk(tmp_path).open()
     at = store.create(PATH, things(), config={})
     columns = {name: pa.nulls(1, SCHEMA.field(name).type) for name in SCHEMA.names}
@@ -168,7 +170,7 @@ def test_an_index_of_the_old_type_is_released_before_its_column_is_converted(
     tmp_path: Path,
 ) -> None:
     store = place_on_disk(tmp_path).open()
-    old = pa.table({"id": ["a", "b"], "at": pa.array([-1, MOMENTS[1]]).cast(pa.date64())})
+    old = pa.table({"id": ["a", "b"], "at": pa.array([-1, TIMESTAMPS[1]]).cast(pa.date64())})
     spec = IndexSpec("at", IndexKind.BTREE)
     at = store.create(PATH, old, config={})
     at = store.apply(store.stage_indexes([spec], onto=at))
@@ -180,5 +182,5 @@ def test_an_index_of_the_old_type_is_released_before_its_column_is_converted(
 
     assert steps == (LayoutStep.RELEASE, LayoutStep.CONVERT, LayoutStep.INDEX)
     assert [(each.spec, each.rows_covered) for each in store.indexes(at)] == [(spec, 2)]
-    assert store.count(at, predicate=Compare("at", Operator.EQ, MOMENTS[1], TIMESTAMP)) == 1
+    assert store.count(at, predicate=Compare("at", Operator.EQ, TIMESTAMPS[1], TIMESTAMP)) == 1
     assert store.plan_layout(at, wanted=[spec]).steps == ()

@@ -1,4 +1,4 @@
-"""Requests that no graph can carry out: the error names what is wrong, the graph is untouched."""
+"""Invalid requests: the error names the fault, and the graph is unchanged."""
 
 import io
 import math
@@ -51,7 +51,7 @@ NO_BRANCHES = {
 
 
 @pytest.mark.parametrize("name", NO_BRANCHES.values(), ids=NO_BRANCHES)
-def test_a_name_that_is_no_branch_name_is_refused_by_every_call(tmp_path: Path, name: str) -> None:
+def test_an_invalid_branch_name_is_refused_by_every_call(tmp_path: Path, name: str) -> None:
     graph = social_graph(tmp_path)
     calls: list[Callable[[], object]] = [
         lambda: graph.create_branch(name),
@@ -71,7 +71,7 @@ def test_a_name_that_is_no_branch_name_is_refused_by_every_call(tmp_path: Path, 
             assert refused.value.kind == "branch"
 
 
-def test_a_branch_that_is_not_there_is_refused_by_every_call(tmp_path: Path) -> None:
+def test_a_missing_branch_is_refused_by_every_call(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     calls: list[Callable[[], object]] = [
         lambda: graph.create_branch("fine", base="nope"),
@@ -91,7 +91,7 @@ def test_a_branch_that_is_not_there_is_refused_by_every_call(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", ["main", "feature"])
-def test_a_branch_that_is_there_is_not_created_again(tmp_path: Path, name: str) -> None:
+def test_creating_an_existing_branch_is_refused(tmp_path: Path, name: str) -> None:
     graph = social_graph(tmp_path)
     graph.create_branch("feature")
 
@@ -99,7 +99,7 @@ def test_a_branch_that_is_there_is_not_created_again(tmp_path: Path, name: str) 
         graph.create_branch(name)
 
 
-def test_what_is_not_there_cannot_be_exported(tmp_path: Path) -> None:
+def test_exporting_a_missing_type_or_branch_is_refused(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
 
     with pytest.raises(NotFoundError, match="Robot"):
@@ -135,7 +135,7 @@ def test_a_text_beyond_the_bound_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
-def test_a_number_that_is_none_cannot_be_a_key(tmp_path: Path, number: float) -> None:
+def test_nan_cannot_be_a_key(tmp_path: Path, number: float) -> None:
     graph = build_graph(tmp_path, "node N { k: F64 @key }")
 
     with unchanged(graph):
@@ -180,7 +180,7 @@ def test_a_vector_of_the_wrong_length_is_refused(tmp_path: Path, length: int) ->
 BROKEN_TEXT = b'{"type":"Person","data":{"name":"Ann"}}\n{"type":"Person","data":{"name":"\xff"}}\n'
 
 
-def test_bytes_that_are_no_utf8_are_refused_and_their_line_named(tmp_path: Path) -> None:
+def test_invalid_utf8_is_refused_and_its_line_named(tmp_path: Path) -> None:
     graph = social_graph(tmp_path / "graph")
     (tmp_path / "people.jsonl").write_bytes(BROKEN_TEXT)
 
@@ -227,7 +227,7 @@ NO_DATA = {
 
 
 @pytest.mark.parametrize("data", NO_DATA.values(), ids=NO_DATA)
-def test_what_holds_no_rows_cannot_be_loaded(tmp_path: Path, data: object) -> None:
+def test_input_without_rows_cannot_be_loaded(tmp_path: Path, data: object) -> None:
     graph = social_graph(tmp_path)
 
     with unchanged(graph), pytest.raises(RequestError):
@@ -266,7 +266,7 @@ def test_each_of_many_bad_requests_leaves_the_graph_writable(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("actor", [5, b"ann", "\ud800"])
-def test_an_actor_that_is_no_text_is_refused(tmp_path: Path, actor: str) -> None:
+def test_an_actor_that_is_not_text_is_refused(tmp_path: Path, actor: str) -> None:
     graph = build_graph(tmp_path, "node Doc { slug: String @key }")
 
     with unchanged(graph), pytest.raises(InvalidValueError, match="actor"):

@@ -1,4 +1,4 @@
-"""Blobs: read whole or in part, known again by a tag, and never fetched from where nobody said."""
+"""Blobs: read whole or by range, identified by a tag, and fetched only from allowed places."""
 
 import base64
 import os
@@ -121,7 +121,7 @@ def test_a_range_reads_only_its_part_of_the_storage(server: S3Server) -> None:
     assert sum(each.bytes_sent for each in requests) < len(LARGE)
 
 
-def test_what_is_no_blob_says_what_it_is(tmp_path: Path) -> None:
+def test_reading_a_property_that_is_not_a_blob_names_its_type(tmp_path: Path) -> None:
     graph = docs_graph(tmp_path)
 
     with pytest.raises(NotFoundError, match="type 'Dok' not found; did you mean `Doc`"):
@@ -130,8 +130,8 @@ def test_what_is_no_blob_says_what_it_is(tmp_path: Path) -> None:
         graph.read_blob("Doc", "small", "bdy")
     with pytest.raises(InvalidValueError, match=r"Doc.n: it is not a blob but I32\?"):
         graph.read_blob("Doc", "small", "n")
-    with pytest.raises(NotFoundError, match="Doc 'nobody' not found"):
-        read(graph, "nobody")
+    with pytest.raises(NotFoundError, match="Doc 'absent' not found"):
+        read(graph, "absent")
     with pytest.raises(NotFoundError, match=r"blob 'Doc none\.body' not found; .*null"):
         read(graph, "none")
 

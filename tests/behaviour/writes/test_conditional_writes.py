@@ -1,4 +1,4 @@
-"""A write that names the commit it was decided on happens there or not at all."""
+"""A write that names an expected commit is applied at that commit or not at all."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -116,7 +116,7 @@ def test_a_branch_is_deleted_at_the_commit_that_was_named_only(tmp_path: Path) -
     assert graph.branches() == ["main"]
 
 
-def test_a_branch_is_made_from_the_commit_of_its_base_that_was_named(tmp_path: Path) -> None:
+def test_a_branch_is_created_from_the_named_commit_of_its_base(tmp_path: Path) -> None:
     graph = graph_with_draft(tmp_path)
 
     graph.create_branch("made", base="draft", if_commit=graph.head("draft"))

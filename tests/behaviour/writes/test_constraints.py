@@ -1,6 +1,6 @@
-"""Section H of the language: rows that break a rule of their type are refused, by every way in.
+"""Section H of the language: rows that violate a rule of their type are refused by every write.
 
-The rules hold for what a write leaves behind, not for what it passes through.
+The rules apply to the result of a write, not to its intermediate states.
 """
 
 from pathlib import Path

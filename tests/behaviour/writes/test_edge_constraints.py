@@ -1,6 +1,6 @@
-"""What edges promise: both ends exist, a source has as many as it may, and no end is left behind.
+"""Rules of edges: both ends exist, the cardinality of a source holds, and no edge is left dangling.
 
-The rules hold for what a write leaves behind: mutations, loads of every mode and cascades alike.
+The rules apply to the result of a write: mutations, loads of every mode and cascades alike.
 """
 
 from pathlib import Path
@@ -223,7 +223,7 @@ def test_h13_after_a_refused_write_the_next_one_works(tmp_path: Path) -> None:
     assert ends(graph, "Sits") == [("ann", "d2")]
 
 
-def test_a_source_that_no_write_mentions_is_not_checked(tmp_path: Path) -> None:
+def test_a_source_node_that_no_write_names_is_not_checked(tmp_path: Path) -> None:
     graph = build_graph(tmp_path, sits("1.."), A, B, C, D)
 
     mutate('insert Sits { from: "a", to: "b" }')(graph)
@@ -249,7 +249,7 @@ def test_d16_uniqueness_counts_what_another_graph_just_wrote(tmp_path: Path) -> 
         mutate('insert User { name: "y", role: "guest", email: "x@x" }')(first)
 
 
-def test_an_end_that_another_graph_just_deleted_is_gone(tmp_path: Path) -> None:
+def test_an_endpoint_deleted_by_another_graph_is_missing(tmp_path: Path) -> None:
     first = social_graph(tmp_path)
     second = omnigraph.open(str(tmp_path))
     mutate('delete Person where name = "Diana"')(second)
@@ -258,7 +258,7 @@ def test_an_end_that_another_graph_just_deleted_is_gone(tmp_path: Path) -> None:
         mutate('insert Knows { from: "Alice", to: "Diana" }')(first)
 
 
-def test_a_graph_that_remembers_ids_forgets_those_that_go(tmp_path: Path) -> None:
+def test_a_graph_with_cached_ids_drops_deleted_ones(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     for name in ("Eve", "Frank", "Grace"):
         mutate(f'insert Person {{ name: "{name}" }}')(graph)
@@ -279,7 +279,7 @@ def test_a_graph_that_remembers_ids_forgets_those_that_go(tmp_path: Path) -> Non
     assert ends(graph, "Knows") == [("Alice", "Bob"), ("Alice", "Charlie"), ("Bob", "Diana")]
 
 
-def test_a_graph_that_remembers_ids_notices_what_others_do(tmp_path: Path) -> None:
+def test_a_graph_with_cached_ids_sees_writes_of_other_handles(tmp_path: Path) -> None:
     first = social_graph(tmp_path)
     second = omnigraph.open(str(tmp_path))
     for name in ("Eve", "Frank"):

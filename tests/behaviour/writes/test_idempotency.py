@@ -1,4 +1,4 @@
-"""What is asked twice under one key is done once, and answered alike."""
+"""A request that is retried under its key is applied once and returns the same result."""
 
 import threading
 from collections.abc import Callable
@@ -66,13 +66,13 @@ def update(graph: Graph, key: str) -> object:
 
 
 def load(graph: Graph, key: str) -> object:
-    """A person, and an edge of which the id is made up."""
+    """A person, and an edge with a generated id."""
     given = ndjson(node("Person", name="Eve"), edge("Knows", "Eve", "Bob"))
     return graph.load(given, mode="merge", idempotency_key=key)
 
 
 def load_new_branch(graph: Graph, key: str) -> object:
-    """The same into a branch that the load starts."""
+    """The same into a branch that the load creates."""
     given = ndjson(node("Person", name="Eve"), edge("Knows", "Eve", "Bob"))
     return graph.load(given, mode="append", branch="new", base="main", idempotency_key=key)
 
@@ -83,7 +83,7 @@ def merge(graph: Graph, key: str) -> object:
 
 
 def revert(graph: Graph, key: str) -> object:
-    """A revert of what is on main only."""
+    """A revert of the change that only main has."""
     made = next(each for each in graph.commits() if each.actor == "zoe")
     return graph.revert(made.id, idempotency_key=key)
 
@@ -120,9 +120,7 @@ def graph_with_draft(root: Path) -> Graph:
 
 
 @pytest.mark.parametrize("write", EVERY, ids=lambda write: write.__name__)
-def test_a_request_that_is_repeated_is_answered_as_the_first_time(
-    tmp_path: Path, write: Keyed
-) -> None:
+def test_a_retried_request_returns_the_first_result(tmp_path: Path, write: Keyed) -> None:
     graph = graph_with_draft(tmp_path)
 
     first = write(graph, "k1")
@@ -135,7 +133,7 @@ def test_a_request_that_is_repeated_is_answered_as_the_first_time(
     assert getattr(first, "commit_id", None) is not None
 
 
-def test_a_request_with_another_key_is_done_again(tmp_path: Path) -> None:
+def test_a_request_with_another_key_is_applied_again(tmp_path: Path) -> None:
     graph = build_graph(tmp_path, NOTES)
 
     made = [graph.mutate(NOTE, idempotency_key=key).commit_id for key in ("a", "b", "a")]
@@ -145,7 +143,7 @@ def test_a_request_with_another_key_is_done_again(tmp_path: Path) -> None:
     assert len(rows(graph, "Note")) == 2
 
 
-def test_a_key_is_remembered_for_as_long_as_its_branch_is(tmp_path: Path) -> None:
+def test_a_key_is_stored_for_the_lifetime_of_its_branch(tmp_path: Path) -> None:
     graph = build_graph(tmp_path, NOTES)
     first = graph.mutate(NOTE, idempotency_key="old")
     for number in range(40):
@@ -168,7 +166,7 @@ def test_a_key_is_any_text(tmp_path: Path, key: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["", "k" * 256, 7, "half \ud800"])
-def test_what_is_no_key_is_refused(tmp_path: Path, key: object) -> None:
+def test_an_invalid_key_is_refused(tmp_path: Path, key: object) -> None:
     graph = build_graph(tmp_path, NOTES)
 
     with unchanged(graph), pytest.raises(InvalidValueError):
@@ -180,14 +178,14 @@ def test_the_key_of_another_request_is_refused(tmp_path: Path) -> None:
     text = query("insert Person { name: $a }", parameters="$a: String")
     graph.mutate(text, {"a": "Eve"}, idempotency_key="k")
 
-    for ask in (
+    for request in (
         lambda: graph.mutate(text, {"a": "Fay"}, idempotency_key="k"),
         lambda: graph.mutate(query('insert Person { name: "Eve" }'), idempotency_key="k"),
         lambda: graph.load(ndjson(node("Person", name="Eve")), mode="merge", idempotency_key="k"),
         lambda: graph.apply_schema(WIDER, idempotency_key="k"),
     ):
         with unchanged(graph), pytest.raises(AlreadyExistsError) as refused:
-            ask()
+            request()
         assert refused.value.name == "k"
         assert refused.value.outcome is Outcome.UNCHANGED
 
@@ -236,7 +234,7 @@ def test_a_key_is_its_actors_and_its_branches(tmp_path: Path) -> None:
     assert len(rows(graph, "Note", "draft")) == 4
 
 
-def test_a_request_that_changed_nothing_is_done_when_it_can_be(tmp_path: Path) -> None:
+def test_a_request_that_changed_nothing_is_applied_on_retry(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     older = query('update Person set { age: 31 } where name = "Eve"')
 
@@ -248,7 +246,7 @@ def test_a_request_that_changed_nothing_is_done_when_it_can_be(tmp_path: Path) -
     assert values(graph, "Person", "age")["Eve"] == 31
 
 
-def test_a_request_that_was_refused_is_done_when_it_can_be(tmp_path: Path) -> None:
+def test_a_refused_request_is_applied_on_retry(tmp_path: Path) -> None:
     graph = build_graph(tmp_path, SOCIAL)
     given = edge("Knows", "Eve", "Eve")
 
@@ -259,7 +257,7 @@ def test_a_request_that_was_refused_is_done_when_it_can_be(tmp_path: Path) -> No
     assert graph.load(ndjson(given), mode="append", idempotency_key="k").commit_id is not None
 
 
-def test_a_repeated_request_is_answered_although_the_branch_has_moved_on(tmp_path: Path) -> None:
+def test_a_retried_request_returns_its_result_after_later_commits(tmp_path: Path) -> None:
     graph = build_graph(tmp_path, NOTES)
     seen = graph.head()
     first = graph.mutate(NOTE, if_commit=seen, idempotency_key="k")
@@ -270,7 +268,7 @@ def test_a_repeated_request_is_answered_although_the_branch_has_moved_on(tmp_pat
         graph.mutate(NOTE, if_commit=seen, idempotency_key="other")
 
 
-def test_a_merge_is_answered_again_although_its_source_is_gone(tmp_path: Path) -> None:
+def test_a_retried_merge_returns_its_result_after_its_source_was_deleted(tmp_path: Path) -> None:
     graph = graph_with_draft(tmp_path)
     first = graph.merge("draft", idempotency_key="k")
     graph.delete_branch("draft")
@@ -291,7 +289,7 @@ def test_a_merge_that_brings_no_rows_is_one_commit(tmp_path: Path) -> None:
     assert graph.merge("draft", idempotency_key="k") == first
 
 
-def test_a_load_on_spark_is_done_once(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_load_on_spark_is_applied_once(tmp_path: Path, spark: SparkSession) -> None:
     graph = build_graph(tmp_path / "graph", NOTES)
     for name in ("one", "two"):
         (tmp_path / f"{name}.jsonl").write_text(ndjson(node("Note", text=name)).getvalue())
@@ -321,68 +319,71 @@ def test_rows_without_a_name_are_not_loaded_on_spark_by_a_key(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("write", [mutate, update, load, merge, apply_schema])
-def test_of_calls_with_one_key_at_once_one_is_done_and_all_are_told_so(
+def test_of_concurrent_calls_with_one_key_one_is_applied_and_all_get_its_result(
     tmp_path: Path, write: Keyed
 ) -> None:
     graph = graph_with_draft(tmp_path)
     before = len(graph.commits())
     handles = [graph, *(omnigraph.open(str(tmp_path), durability="relaxed") for _ in range(3))]
-    answers: list[object] = []
+    results: list[object] = []
     barrier = threading.Barrier(len(handles))
 
-    def ask(handle: Graph) -> None:
+    def request(handle: Graph) -> None:
         barrier.wait()
-        answers.append(write(handle, "k"))
+        results.append(write(handle, "k"))
 
-    run_all([threading.Thread(target=ask, args=(each,)) for each in handles])
+    run_all([threading.Thread(target=request, args=(each,)) for each in handles])
 
-    assert len(answers) == len(handles)
-    assert all(each == answers[0] for each in answers)
+    assert len(results) == len(handles)
+    assert all(each == results[0] for each in results)
     require_keyed_once(graph, "k")
     if write is not merge:
         assert len(graph.commits()) == before + 1
 
 
-def test_requests_of_one_key_for_different_types_do_not_both_happen(tmp_path: Path) -> None:
+def test_different_requests_with_one_key_are_not_both_applied(tmp_path: Path) -> None:
     graph = build_graph(tmp_path, NOTES)
     texts = [NOTE, query('insert Tag { name: "t" }')]
-    told: list[object] = []
+    results: list[object] = []
     barrier = threading.Barrier(len(texts))
 
-    def ask(text: str) -> None:
+    def request(text: str) -> None:
         handle = omnigraph.open(str(tmp_path), durability="relaxed")
         barrier.wait()
-        told.append(told_by(lambda: handle.mutate(text, idempotency_key="k")))
+        results.append(result_of(lambda: handle.mutate(text, idempotency_key="k")))
 
-    run_all([threading.Thread(target=ask, args=(text,)) for text in texts])
+    run_all([threading.Thread(target=request, args=(text,)) for text in texts])
 
-    assert sorted(type(each).__name__ for each in told) == ["AlreadyExistsError", "MutationResult"]
+    assert sorted(type(each).__name__ for each in results) == [
+        "AlreadyExistsError",
+        "MutationResult",
+    ]
     assert sum(map(len, contents(graph).values())) == 1
 
 
-def test_processes_that_share_an_object_store_do_a_request_once(server: S3Server) -> None:
+def test_processes_that_share_an_object_store_apply_a_request_once(server: S3Server) -> None:
     uri = f"s3://{server.create_bucket()}/graph"
     options = server.lance_options()
     graph = omnigraph.init(uri, schema=NOTES, storage_options=options)
     settings = make_settings(uri, storage_options=options, durability="relaxed")
-    answers: list[object] = []
+    results: list[object] = []
     barrier = threading.Barrier(3)
 
-    def ask() -> None:
+    def request() -> None:
         locking = Locking(ProcessLocks(), SystemClock(), LEASE_S)
         other = open_graph(replace(settings, locking=locking), actor=None, is_read_only=False)
         barrier.wait()
-        answers.append(other.mutate(NOTE, idempotency_key="k"))
+        results.append(other.mutate(NOTE, idempotency_key="k"))
 
-    run_all([threading.Thread(target=ask) for _ in range(3)])
+    run_all([threading.Thread(target=request) for _ in range(3)])
 
-    assert len(answers) == 3
-    assert all(each == answers[0] for each in answers)
+    assert len(results) == 3
+    assert all(each == results[0] for each in results)
     require_keyed_once(graph, "k")
     assert len(rows(graph, "Note")) == 1
 
 
-def test_a_request_with_a_key_costs_one_look_at_history_and_a_repeated_one_writes_nothing(
+def test_a_keyed_request_costs_one_history_lookup_and_its_retry_writes_nothing(
     server: S3Server,
 ) -> None:
     uri = f"s3://{server.create_bucket()}/graph"
@@ -403,7 +404,7 @@ def test_a_request_with_a_key_costs_one_look_at_history_and_a_repeated_one_write
 
 
 @pytest.mark.parametrize("other", [NOTE, query('insert Tag { name: "t" }')])
-def test_a_request_that_another_answers_while_it_is_prepared_is_not_done_twice(
+def test_a_request_applied_by_another_caller_while_prepared_is_not_applied_twice(
     tmp_path: Path, other: str
 ) -> None:
     graph = build_graph(tmp_path, NOTES)
@@ -412,15 +413,15 @@ def test_a_request_that_another_answers_while_it_is_prepared_is_not_done_twice(
     settings = make_settings(str(tmp_path), storage_options=None, durability="relaxed")
     late = open_graph(replace(settings, runtime=meeting), actor=None, is_read_only=False)
 
-    told = told_by(lambda: late.mutate(NOTE, idempotency_key="k"))
+    result = result_of(lambda: late.mutate(NOTE, idempotency_key="k"))
 
-    assert isinstance(told, MutationResult if other == NOTE else AlreadyExistsError)
+    assert isinstance(result, MutationResult if other == NOTE else AlreadyExistsError)
     require_keyed_once(graph, "k")
     assert sum(map(len, contents(graph).values())) == 1
 
 
 class MeetingRuntime(SystemRuntime):
-    """The machine's clock and ids, and something that happens when the first id is asked for."""
+    """The clock and ids of the machine, with an interruption at the first requested id."""
 
     def __init__(self, meet: Callable[[], object]) -> None:
         super().__init__()
@@ -432,18 +433,18 @@ class MeetingRuntime(SystemRuntime):
         return super().new_ids(count)
 
 
-def told_by(ask: Callable[[], object]) -> object:
-    """What a call is told, by an answer or by an error."""
+def result_of(request: Callable[[], object]) -> object:
+    """The result or the error of a call."""
     try:
-        return ask()
+        return request()
     except GraphError as error:
         return error
 
 
-# Lost answers
+# Lost responses
 
 
-def test_a_call_whose_answer_got_lost_is_answered_when_it_is_repeated(tmp_path: Path) -> None:
+def test_a_call_whose_response_was_lost_returns_its_result_on_retry(tmp_path: Path) -> None:
     build_graph(tmp_path, NOTES).close()
     failpoints = Failpoints()
     graph = open_with(tmp_path, failpoints)
@@ -453,14 +454,14 @@ def test_a_call_whose_answer_got_lost_is_answered_when_it_is_repeated(tmp_path: 
         pytest.raises(RecoveryRequiredError),
     ):
         graph.mutate(NOTE, idempotency_key="k")
-    told = graph.mutate(NOTE, idempotency_key="k")
+    result = graph.mutate(NOTE, idempotency_key="k")
 
-    assert told.affected_nodes == 1
-    assert told.commit_id == graph.head()
+    assert result.affected_nodes == 1
+    assert result.commit_id == graph.head()
     assert len(rows(graph, "Note")) == 1
 
 
-def test_a_write_that_recovery_finished_answers_its_request(tmp_path: Path) -> None:
+def test_a_write_finished_by_recovery_returns_its_result_on_retry(tmp_path: Path) -> None:
     build_graph(tmp_path, NOTES).close()
     failpoints = Failpoints()
     graph = open_with(tmp_path, failpoints)
@@ -470,14 +471,14 @@ def test_a_write_that_recovery_finished_answers_its_request(tmp_path: Path) -> N
         pytest.raises(RecoveryRequiredError),
     ):
         graph.mutate(NOTE, actor="ann", idempotency_key="k")
-    told = graph.mutate(NOTE, actor="ann", idempotency_key="k")
+    result = graph.mutate(NOTE, actor="ann", idempotency_key="k")
 
     assert [each.kind for each in graph.recoveries()] == ["RolledForward"]
-    assert told.commit_id == graph.recoveries()[0].commit_id
+    assert result.commit_id == graph.recoveries()[0].commit_id
     assert len(rows(graph, "Note")) == 1
 
 
-def test_a_write_that_stopped_is_undone_if_its_request_was_answered_meanwhile(
+def test_an_interrupted_write_is_undone_if_its_request_was_applied_meanwhile(
     tmp_path: Path,
 ) -> None:
     build_graph(tmp_path, NOTES).close()
@@ -512,7 +513,7 @@ def run_all(threads: list[threading.Thread]) -> None:
 
 
 def require_keyed_once(graph: Graph, key: str) -> None:
-    """Fail unless exactly one commit answers a key."""
+    """Fail unless exactly one commit has a key."""
     commits = graph.commits()
     require_linear(commits)
     keyed = [each.id for each in commits if each.notes.request and each.notes.request.key == key]

@@ -1,4 +1,4 @@
-"""Section C of the engine: a mutation is one commit or nothing, whatever it touches on the way."""
+"""Section C of the engine: a mutation is one commit or nothing, whichever rows it touches."""
 
 import signal
 import subprocess
@@ -94,7 +94,7 @@ def test_c05_a_second_update_sees_the_first_and_both_are_one_commit(tmp_path: Pa
     assert manifest(tmp_path).version == version + 1
 
 
-def test_c07_inserting_somebody_who_is_there_replaces_them(tmp_path: Path) -> None:
+def test_c07_inserting_an_existing_key_replaces_the_row(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
 
     graph.mutate(query('insert Person { name: "Alice", age: 99 }'))
@@ -147,13 +147,13 @@ def test_c14_a_delete_that_matches_nothing_makes_no_commit(tmp_path: Path) -> No
     graph = social_graph(tmp_path)
 
     with unchanged(graph):
-        result = graph.mutate(query('delete Person where name = "Nobody"'))
+        result = graph.mutate(query('delete Person where name = "Absent"'))
 
     assert counts(result) == (0, 0)
     assert result.commit_id is None
 
 
-def test_an_update_that_changes_no_value_is_a_commit_all_the_same(tmp_path: Path) -> None:
+def test_an_update_that_changes_no_value_is_a_commit(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     before = contents(graph)
 
@@ -178,7 +178,7 @@ def test_c16_two_graphs_of_one_directory_see_each_other(tmp_path: Path) -> None:
 
 
 class StoppedError(Exception):
-    """What a caller's own code raises while a load reports to it."""
+    """An error that a progress callback of the caller raises."""
 
 
 def test_c17_a_load_that_its_caller_stops_has_not_happened(tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_c17_a_writer_that_dies_before_its_commit_leaves_only_files(tmp_path: Pa
         assert sorted(rows(reopened, "Person")) == [*PEOPLE, "Frank"]
 
 
-def test_c19_a_blob_that_an_update_leaves_out_is_kept(tmp_path: Path) -> None:
+def test_c19_a_blob_that_an_update_omits_is_unchanged(tmp_path: Path) -> None:
     graph = build_graph(tmp_path, "node Doc { slug: String @key  body: Blob?  n: I32? }")
 
     result = graph.mutate(
@@ -263,7 +263,7 @@ def test_c20_a_write_over_rows_from_outside_is_refused_and_says_how_to_repair(
     assert "Mallory" not in rows(graph, "Person")
 
 
-def test_c20_types_that_nobody_touched_from_outside_stay_writable(tmp_path: Path) -> None:
+def test_c20_types_without_external_changes_stay_writable(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     people = lance.dataset(str(table_paths(tmp_path)["node:Person"]))
     people.delete("name = 'Diana'")

@@ -1,4 +1,4 @@
-"""Which rows an update or a delete means: what its condition holds for, and nothing else."""
+"""The rows that an update or a delete affects are exactly those for which its condition holds."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from tests.support.queries import query
 
 PILOTS = ["ada", "ben", "cyd", "dax", "eve"]
 
-# A null is neither equal nor unequal to anything: cyd, who has no hours, is only found by `is`.
+# A null is neither equal nor unequal to anything: cyd, who has no hours, is found only by `is`.
 WHERE = {
     "G10 >=": ("hours >= 330", ["ada", "ben", "dax"]),
     "G10 !=": ("hours != 330", ["ada", "eve"]),

@@ -1,4 +1,4 @@
-"""Section G of the language: what a mutation writes, which rows it means and what it counts."""
+"""Section G of the language: what a mutation writes, which rows it affects and what it counts."""
 
 from pathlib import Path
 
@@ -140,7 +140,7 @@ def test_g11_a_null_parameter_clears_a_property(tmp_path: Path) -> None:
     assert values(graph, "Pilot", "hours")["ada"] is None
 
 
-def test_g14_a_deleted_node_takes_its_edges_along(tmp_path: Path) -> None:
+def test_g14_deleting_a_node_deletes_its_edges(tmp_path: Path) -> None:
     graph = fleet_graph(tmp_path)
 
     result = graph.mutate(query('delete Pilot where handle = "ada"'))
@@ -150,7 +150,7 @@ def test_g14_a_deleted_node_takes_its_edges_along(tmp_path: Path) -> None:
     assert ends(graph, "Flies") == [("ben", "S2"), ("dax", "S2")]
 
 
-def test_g14_a_deleted_node_takes_along_only_edges_of_its_own_type(tmp_path: Path) -> None:
+def test_g14_deleting_a_node_deletes_only_edges_of_its_own_type(tmp_path: Path) -> None:
     graph = build_graph(
         tmp_path,
         "node Person { name: String @key } node Town { name: String @key } "
@@ -261,7 +261,7 @@ def test_g23_an_update_no_longer_finds_what_an_earlier_one_replaced(tmp_path: Pa
     assert values(graph, "Pilot", "hours")["ben"] == 1
 
 
-def test_g23_a_row_touched_three_times_has_one_image(tmp_path: Path) -> None:
+def test_g23_a_row_written_three_times_has_one_version(tmp_path: Path) -> None:
     graph = build_graph(
         tmp_path,
         "node User { name: String @key  email: String? @unique }",
@@ -280,16 +280,16 @@ def test_g23_a_row_touched_three_times_has_one_image(tmp_path: Path) -> None:
     assert values(graph, "User", "email") == {"ann": "a@x", "bob": "b@x"}
 
 
-def test_g28_now_is_one_moment_in_a_whole_mutation(tmp_path: Path) -> None:
+def test_g28_now_is_one_timestamp_in_a_whole_mutation(tmp_path: Path) -> None:
     graph = build_graph(tmp_path, GAUGE)
 
     graph.mutate(
         query('insert Gauge { code: "a", at: now() } insert Gauge { code: "b", at: now() }')
     )
 
-    moments = values(graph, "Gauge", "at")
-    assert parse_datetime(str(moments["a"]))
-    assert moments["a"] == moments["b"]
+    times = values(graph, "Gauge", "at")
+    assert parse_datetime(str(times["a"]))
+    assert times["a"] == times["b"]
 
 
 def test_g31_a_whole_number_fits_a_fractional_property(tmp_path: Path) -> None:
@@ -308,7 +308,7 @@ def test_g31_a_whole_number_fits_a_fractional_property(tmp_path: Path) -> None:
     assert (tons["S8"], tons["S9"]) == (7.0, 5.0)
 
 
-def test_g32_a_vector_is_never_made_up_from_its_text(tmp_path: Path) -> None:
+def test_g32_a_vector_is_never_invented_from_its_text(tmp_path: Path) -> None:
     graph = build_graph(tmp_path, "node D { s: String @key  b: String?  e: Vector(2) @embed(b) }")
 
     with unchanged(graph), pytest.raises(IntegrityError, match="missing required property"):

@@ -1,4 +1,4 @@
-"""Whoever watches a graph hears of everything that happens in it, in the order in which it does."""
+"""An observer of a graph receives every event, in order."""
 
 import threading
 from collections import Counter
@@ -43,7 +43,7 @@ WRITE = (
 
 
 class RecordingObserver:
-    """Remembers what it was told, the phases in the order in which they began."""
+    """Records its events, the phases in the order in which they began."""
 
     def __init__(self) -> None:
         self.events: Counter[Event] = Counter()
@@ -74,7 +74,7 @@ def watch(
     failpoints: Failpoints | None = None,
     meet: Callable[[], object] | None = None,
 ) -> tuple[Graph, RecordingObserver]:
-    """The graph of a directory, opened once more by somebody who watches it."""
+    """The graph of a directory, opened again with an observer."""
     observer = RecordingObserver()
     settings = make_settings(str(root), storage_options=None, durability="relaxed")
     settings = replace(settings, observer=observer, failpoints=failpoints or settings.failpoints)
@@ -84,14 +84,14 @@ def watch(
 
 
 def forget(observer: RecordingObserver) -> RecordingObserver:
-    """The observer as if it had heard nothing yet."""
+    """The observer without its events so far."""
     observer.events.clear()
     observer.phases.clear()
     return observer
 
 
 class MeetingRuntime(SystemRuntime):
-    """The machine's clock and ids, and something that happens when the first id is asked for."""
+    """The clock and ids of the machine, with an interruption at the first requested id."""
 
     def __init__(self, meet: Callable[[], object]) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ class MeetingRuntime(SystemRuntime):
         return super().new_ids(count)
 
 
-def test_a_write_is_told_phase_by_phase(tmp_path: Path) -> None:
+def test_a_write_is_observed_phase_by_phase(tmp_path: Path) -> None:
     social_graph(tmp_path)
     graph, observer = watch(tmp_path)
 
@@ -124,7 +124,7 @@ def test_a_write_is_told_phase_by_phase(tmp_path: Path) -> None:
     ],
     ids=["load", "revert", "apply_schema"],
 )
-def test_every_kind_of_write_is_told(tmp_path: Path, write: Callable[[Graph], object]) -> None:
+def test_every_kind_of_write_is_observed(tmp_path: Path, write: Callable[[Graph], object]) -> None:
     social_graph(tmp_path)
     graph, observer = watch(tmp_path)
 
@@ -134,17 +134,17 @@ def test_every_kind_of_write_is_told(tmp_path: Path, write: Callable[[Graph], ob
     assert set(WRITE) - {Phase.LOCK} <= set(observer.phases)
 
 
-def test_a_write_that_changes_nothing_is_no_commit(tmp_path: Path) -> None:
+def test_a_write_that_changes_nothing_makes_no_commit(tmp_path: Path) -> None:
     social_graph(tmp_path)
     graph, observer = watch(tmp_path)
 
-    graph.mutate(query('delete Person where name = "Nobody"'))
+    graph.mutate(query('delete Person where name = "Absent"'))
 
     assert Event.COMMITTED not in observer.events
     assert observer.phases == [Phase.RECOVER, Phase.CAPTURE, Phase.PREPARE]
 
 
-def test_a_write_that_was_overtaken_and_done_again_is_a_conflict_and_a_retry(
+def test_an_overtaken_write_that_is_prepared_again_is_a_conflict_and_a_retry(
     tmp_path: Path,
 ) -> None:
     stranger = social_graph(tmp_path)
@@ -185,7 +185,7 @@ def test_a_write_at_another_commit_than_it_names_is_a_conflict(tmp_path: Path) -
     assert observer.events == {Event.CONFLICTED: 1}
 
 
-def test_a_request_that_is_repeated_is_told_and_is_no_commit(tmp_path: Path) -> None:
+def test_a_retried_request_is_observed_without_a_commit(tmp_path: Path) -> None:
     social_graph(tmp_path)
     graph, observer = watch(tmp_path)
 
@@ -203,7 +203,9 @@ def test_a_request_that_is_repeated_is_told_and_is_no_commit(tmp_path: Path) -> 
         (Failpoint.GRAPH_PUBLISH_AFTER_MANIFEST_COMMIT, Event.ROLLED_FORWARD),
     ],
 )
-def test_a_recovery_is_told_by_how_it_ended(tmp_path: Path, place: Failpoint, event: Event) -> None:
+def test_a_recovery_is_observed_with_its_outcome(
+    tmp_path: Path, place: Failpoint, event: Event
+) -> None:
     social_graph(tmp_path)
     failpoints = Failpoints()
     graph, observer = watch(tmp_path, failpoints=failpoints)
@@ -218,7 +220,7 @@ def test_a_recovery_is_told_by_how_it_ended(tmp_path: Path, place: Failpoint, ev
     assert observer.phases == [Phase.RECOVER]
 
 
-def test_a_write_that_is_undone_is_told(tmp_path: Path) -> None:
+def test_an_undone_write_is_observed(tmp_path: Path) -> None:
     social_graph(tmp_path)
     failpoints = Failpoints()
     graph, observer = watch(tmp_path, failpoints=failpoints)
@@ -231,7 +233,9 @@ def test_a_write_that_is_undone_is_told(tmp_path: Path) -> None:
     assert observer.events == {Event.COMPILED_MISS: 1, Event.ROLLED_BACK: 1}
 
 
-def test_a_query_is_told_phase_by_phase_and_warm_from_the_second_time_on(tmp_path: Path) -> None:
+def test_a_query_is_observed_phase_by_phase_and_as_cached_from_the_second_run_on(
+    tmp_path: Path,
+) -> None:
     social_graph(tmp_path)
     graph, observer = watch(tmp_path)
 
@@ -259,7 +263,7 @@ def test_a_phase_that_fails_ends(tmp_path: Path) -> None:
     assert observer.open_phases == []
 
 
-def test_whoever_watches_changes_no_answer(tmp_path: Path) -> None:
+def test_an_observer_changes_no_result(tmp_path: Path) -> None:
     plain = social_graph(tmp_path)
     watched, _ = watch(tmp_path)
 
@@ -268,8 +272,8 @@ def test_whoever_watches_changes_no_answer(tmp_path: Path) -> None:
         assert list(watched.export()) == list(unwatched.export())
 
 
-def test_nobody_watching_makes_no_objects() -> None:
-    nobody = NoObserver()
-    given: Sequence[AbstractContextManager[None]] = [nobody.phase(each) for each in Phase]
+def test_a_graph_without_an_observer_creates_no_events() -> None:
+    unobserved = NoObserver()
+    given: Sequence[AbstractContextManager[None]] = [unobserved.phase(each) for each in Phase]
 
     assert all(each is given[0] for each in given)

@@ -1,4 +1,4 @@
-"""What is stored is what was given: every property type, by every way in, up to its bounds."""
+"""Stored values equal the given ones: every property type, every kind of write, all bounds."""
 
 import datetime
 import io
@@ -252,7 +252,7 @@ def test_a_blob_is_stored_and_survives_an_update_of_its_row(tmp_path: Path) -> N
     }
 
 
-def test_what_is_exported_can_be_loaded_again(tmp_path: Path) -> None:
+def test_exported_rows_can_be_loaded_again(tmp_path: Path) -> None:
     original = build_graph(
         tmp_path / "original", GAUGE, node("Gauge", **FULL), node("Gauge", code="g4")
     )

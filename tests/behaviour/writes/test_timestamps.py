@@ -1,6 +1,6 @@
 """A `DateTime` keeps its time of day: in results, differences, exports, stored tables and loads.
 
-What a `Date` or a `DateTime` cannot store is refused by every way in, and never cut off.
+A value that a `Date` or a `DateTime` cannot store is refused by every write, never truncated.
 """
 
 import io
@@ -91,7 +91,7 @@ def test_duckdb_sees_the_time_through_arrow(tmp_path: Path) -> None:
     assert found == [(1714557600123, 1714557600123, date(2024, 5, 1))]
 
 
-def test_a_difference_has_timestamps_in_its_typed_images(tmp_path: Path) -> None:
+def test_a_difference_has_timestamps_in_its_typed_rows(tmp_path: Path) -> None:
     graph = event_graph(tmp_path)
     before = graph.head()
     graph.mutate(query(f'insert Event {{ name: "new", at: datetime("{TEXT}") }}'))
@@ -230,7 +230,7 @@ UNSTORABLE: dict[str, tuple[str, object, str]] = {
 
 @pytest.mark.parametrize("case", UNSTORABLE.values(), ids=UNSTORABLE)
 @pytest.mark.parametrize("give", WAYS.values(), ids=WAYS)
-def test_what_cannot_be_stored_is_refused(
+def test_values_that_cannot_be_stored_are_refused(
     tmp_path: Path, give: Load, case: tuple[str, object, str]
 ) -> None:
     graph = build_graph(tmp_path / "graph", SCHEMA)
@@ -243,7 +243,7 @@ def test_what_cannot_be_stored_is_refused(
 
 
 @pytest.mark.parametrize("give", WAYS.values(), ids=WAYS)
-def test_zeros_below_the_millisecond_are_no_loss(tmp_path: Path, give: Load) -> None:
+def test_zeros_below_the_millisecond_are_accepted(tmp_path: Path, give: Load) -> None:
     graph = build_graph(tmp_path / "graph", SCHEMA)
 
     give(graph, tmp_path, "at", "2024-05-01T10:00:00.123000000Z")

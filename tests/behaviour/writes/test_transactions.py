@@ -41,7 +41,7 @@ NAMES = "query q() { match { $p: Person } return { $p.name as name } order { $p.
 
 
 class GivingUpError(Exception):
-    """What a caller raises when it has thought better of it."""
+    """An error that a caller raises to abandon its transaction."""
 
 
 def require_no_trace(root: Path) -> None:
@@ -52,7 +52,7 @@ def require_no_trace(root: Path) -> None:
     assert (trees, references, records) == ([], [], [])
 
 
-def test_what_a_transaction_did_is_one_commit(tmp_path: Path) -> None:
+def test_the_writes_of_a_transaction_are_one_commit(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     before = graph.head()
 
@@ -72,7 +72,7 @@ def test_what_a_transaction_did_is_one_commit(tmp_path: Path) -> None:
     require_no_trace(tmp_path)
 
 
-def test_a_transaction_sees_what_it_wrote_and_nobody_else_does(tmp_path: Path) -> None:
+def test_only_the_transaction_sees_its_uncommitted_writes(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     onlooker = omnigraph.open(tmp_path)
 
@@ -92,7 +92,7 @@ def test_a_transaction_sees_what_it_wrote_and_nobody_else_does(tmp_path: Path) -
     assert "Eve" in rows(onlooker, "Person")
 
 
-def test_a_transaction_does_not_see_what_others_do_meanwhile(tmp_path: Path) -> None:
+def test_a_transaction_does_not_see_concurrent_writes(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
 
     with graph.transaction() as tx:
@@ -126,7 +126,7 @@ def test_a_call_that_is_refused_and_caught_leaves_the_transaction_as_it_was(tmp_
     with graph.transaction() as tx:
         tx.mutate(EVE)
         with pytest.raises(IntegrityError):
-            tx.load(ndjson(edge("Knows", "Eve", "Nobody")), mode="append")
+            tx.load(ndjson(edge("Knows", "Eve", "Absent")), mode="append")
         tx.load(ndjson(edge("Knows", "Eve", "Bob")), mode="append")
 
     assert ("Eve", "Bob") in ends(graph, "Knows")
@@ -142,7 +142,7 @@ def test_a_transaction_that_changed_nothing_makes_no_commit(tmp_path: Path) -> N
     require_no_trace(tmp_path)
 
 
-def test_rows_that_others_changed_meanwhile_are_a_conflict_and_nothing_lands(
+def test_concurrently_changed_rows_are_a_conflict_and_nothing_is_applied(
     tmp_path: Path,
 ) -> None:
     graph = social_graph(tmp_path)
@@ -176,7 +176,7 @@ def test_a_transaction_on_a_branch_ends_on_that_branch(tmp_path: Path) -> None:
     require_no_trace(tmp_path)
 
 
-def test_the_branch_of_a_transaction_is_shown_to_nobody(tmp_path: Path) -> None:
+def test_the_branch_of_a_transaction_is_not_listed(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
 
     with graph.transaction() as tx:
@@ -206,7 +206,7 @@ def test_a_branch_is_not_deleted_while_a_transaction_is_on_it(tmp_path: Path) ->
     graph.delete_branch("feature")
 
 
-def test_a_transaction_that_has_ended_takes_no_more_calls(tmp_path: Path) -> None:
+def test_a_transaction_that_has_ended_refuses_calls(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     with graph.transaction() as tx:
         tx.mutate(EVE)
@@ -226,7 +226,7 @@ def test_a_transaction_that_has_ended_takes_no_more_calls(tmp_path: Path) -> Non
     assert "Frank" not in rows(graph, "Person")
 
 
-def test_no_transaction_begins_where_none_can_end(tmp_path: Path) -> None:
+def test_no_transaction_begins_where_it_could_not_commit(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     reader = omnigraph.open(tmp_path, read_only=True)
 
@@ -271,10 +271,10 @@ def test_a_transaction_is_one_commit_on_every_store(place: Place) -> None:
     assert graph.branches() == ["main"]
 
 
-# When things go wrong
+# Failures
 
 
-def test_what_a_dead_transaction_left_is_gone_after_the_next_open(tmp_path: Path) -> None:
+def test_a_dead_transaction_is_cleaned_up_by_the_next_open(tmp_path: Path) -> None:
     social_graph(tmp_path).close()
     with started(DYING, str(tmp_path)) as child:
         assert child.stdout is not None
@@ -303,7 +303,7 @@ def test_a_dead_transaction_keeps_no_branch(tmp_path: Path) -> None:
     require_no_trace(tmp_path)
 
 
-def test_a_living_transaction_is_left_alone_by_an_open(tmp_path: Path) -> None:
+def test_opening_a_graph_does_not_end_a_living_transaction(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
 
     with graph.transaction() as tx:

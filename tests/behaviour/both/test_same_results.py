@@ -1,4 +1,4 @@
-"""Whatever a graph is asked, it answers alike: opened by its uri, and through a server."""
+"""A graph returns the same results whether opened by URI or through a server."""
 
 from __future__ import annotations
 
@@ -78,9 +78,9 @@ query pairs() {
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
-    """A graph with some history: branches, a merge with a conflict to come, tags."""
-    with both_graphs(tmp_path_factory.mktemp("told")) as both:
+def graphs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
+    """A graph with some history: branches, two of which conflict, and tags."""
+    with both_graphs(tmp_path_factory.mktemp("graphs")) as both:
         graph = both.embedded
         graph.tag("start", graph.head())
         graph.create_branch("side")
@@ -153,7 +153,7 @@ QUESTIONS: dict[str, Question] = {
     "an explanation elsewhere": lambda g: g.explain(NAMES, branch="side"),
     "a node": lambda g: g.entity("Thing", "a"),
     "a node at a tag": lambda g: g.entity("Thing", "a", commit="start"),
-    "a node that is not there": lambda g: g.entity("Thing", "nobody"),
+    "a node that is not there": lambda g: g.entity("Thing", "absent"),
     "a node with numbers that are not finite": lambda g: g.entity("Thing", "nan"),
     "a node with a strange name": lambda g: g.entity("Thing", "ü/%?#& c", branch="side"),
     "a blob": lambda g: g.read_blob("Thing", "nan", "picture"),
@@ -225,14 +225,14 @@ QUESTIONS: dict[str, Question] = {
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_a_question_has_one_answer(told: Both, question: str) -> None:
-    ask = QUESTIONS[question]
+def test_a_read_returns_the_same_embedded_and_served(graphs: Both, question: str) -> None:
+    read = QUESTIONS[question]
 
-    assert ask(told.remote) == ask(told.embedded)
+    assert read(graphs.remote) == read(graphs.embedded)
 
 
-def test_a_table_of_a_remote_snapshot_is_named_by_its_place_in_the_graph(told: Both) -> None:
-    here, there = told.embedded.tables("side"), told.remote.tables("side")
+def test_a_table_of_a_remote_snapshot_has_a_path_relative_to_the_graph(graphs: Both) -> None:
+    here, there = graphs.embedded.tables("side"), graphs.remote.tables("side")
 
     assert here.keys() == there.keys()
     assert all(here[key].path.endswith(f"/{there[key].path}") for key in here)
@@ -261,17 +261,19 @@ def read_back(file: Path) -> list[dict[str, object]]:
     "suffix",
     [".parquet", ".arrow", ".feather", ".ipc", ".ndjson", ".jsonl", ".json", ".csv", ".tsv"],
 )
-def test_a_result_is_written_alike_by_its_suffix_embedded_remote_and_by_the_command(
-    told: Both, tmp_path: Path, suffix: str
+def test_embedded_remote_and_command_line_choose_the_same_format_by_suffix(
+    graphs: Both, tmp_path: Path, suffix: str
 ) -> None:
     files = [tmp_path / f"{name}{suffix}" for name in ("embedded", "remote", "command")]
 
-    told.embedded.query(NUMBERS).write(files[0])
-    told.remote.query(NUMBERS).write(files[1])
-    ended = invoke_command("query", "-e", NUMBERS, "--store", told.embedded.uri, "--out", files[2])
+    graphs.embedded.query(NUMBERS).write(files[0])
+    graphs.remote.query(NUMBERS).write(files[1])
+    ended = invoke_command(
+        "query", "-e", NUMBERS, "--store", graphs.embedded.uri, "--out", files[2]
+    )
 
     assert ended.code == 0, ended.err
-    rows = told.embedded.query(NUMBERS).rows
+    rows = graphs.embedded.query(NUMBERS).rows
     if suffix in (".csv", ".tsv"):
         rows = [{name: str(cell) for name, cell in row.items()} for row in rows]
     for file in files:
@@ -280,36 +282,39 @@ def test_a_result_is_written_alike_by_its_suffix_embedded_remote_and_by_the_comm
 
 
 @pytest.mark.parametrize("kind", ["embedded", "remote"])
-def test_a_suffix_that_no_format_has_is_refused(told: Both, tmp_path: Path, kind: str) -> None:
+def test_an_unknown_file_suffix_is_refused(graphs: Both, tmp_path: Path, kind: str) -> None:
     with pytest.raises(InvalidValueError, match=r"'\.xlsx'.*\.csv and \.tsv"):
-        told.find(kind).query(NUMBERS).write(tmp_path / "found.xlsx")
+        graphs.find(kind).query(NUMBERS).write(tmp_path / "found.xlsx")
 
     assert not list(tmp_path.iterdir())
 
 
-def test_a_revert_is_what_it_says_in_both_histories(told: Both) -> None:
-    branch = fresh_branch(told.embedded, base="side")
-    undone = told.embedded.head(branch)
+def test_a_revert_is_recorded_the_same_in_both_histories(graphs: Both) -> None:
+    branch = fresh_branch(graphs.embedded, base="side")
+    undone = graphs.embedded.head(branch)
 
-    told.remote.revert(undone, branch=branch)
+    graphs.remote.revert(undone, branch=branch)
 
-    assert told.remote.commits(branch)[-1].notes.reverted_id == undone
-    # What a commit says of the request that it answered stays with the server.
-    assert told.remote.commits(branch) == [
+    assert graphs.remote.commits(branch)[-1].notes.reverted_id == undone
+    # The request recorded in a commit stays on the server.
+    assert graphs.remote.commits(branch) == [
         replace(each, notes=mine.notes)
         for each, mine in zip(
-            told.embedded.commits(branch), told.remote.commits(branch), strict=True
+            graphs.embedded.commits(branch), graphs.remote.commits(branch), strict=True
         )
     ]
 
 
-def test_what_one_loads_the_other_sees_at_once(told: Both) -> None:
-    branch = fresh_branch(told.embedded)
+def test_a_load_through_one_graph_is_visible_through_the_other_at_once(graphs: Both) -> None:
+    branch = fresh_branch(graphs.embedded)
 
-    told.remote.load(lines('{"type":"Note","data":{"text":"hi"}}'), mode="append", branch=branch)
+    graphs.remote.load(lines('{"type":"Note","data":{"text":"hi"}}'), mode="append", branch=branch)
 
     notes = "query notes() { match { $n: Note } return { $n.text } order { $n.text } }"
-    assert [row["n.text"] for row in told.embedded.query(notes, branch=branch)] == ["hi", "keyless"]
+    assert [row["n.text"] for row in graphs.embedded.query(notes, branch=branch)] == [
+        "hi",
+        "keyless",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -339,15 +344,15 @@ def test_what_one_loads_the_other_sees_at_once(told: Both) -> None:
     ids=["conflicts", "a name that is taken", "a wrong query", "no branch", "a lost swap"],
 )
 def test_an_error_of_a_command_is_json_with_the_code_of_the_server(
-    told: Both,
+    graphs: Both,
     arguments: tuple[str, ...],
     route: str | None,
     body: dict[str, object],
     exit_code: int,
 ) -> None:
-    served = ("--server", told.server.url, "--graph", "default")
+    served = ("--server", graphs.server.url, "--graph", "default")
 
-    here = invoke_command(*arguments, "--store", told.embedded.uri, "--json")
+    here = invoke_command(*arguments, "--store", graphs.embedded.uri, "--json")
     there = invoke_command(*arguments, *served, "--json")
 
     assert (here.code, there.code) == (exit_code, exit_code), here.err + there.err
@@ -355,24 +360,24 @@ def test_an_error_of_a_command_is_json_with_the_code_of_the_server(
     assert str(here.fields["error"]) in here.err.replace("\n", " ") or "-->" in here.err
     code = "precondition_failed"
     if route is not None:
-        code = told.server.request(
+        code = graphs.server.request(
             "POST", f"/graphs/default/{route}", token=None, json=body
         ).json()["code"]
     assert here.fields["code"] == code
 
 
-def test_conflicts_of_a_merge_name_the_same_rows_embedded_and_served(told: Both) -> None:
+def test_conflicts_of_a_merge_name_the_same_rows_embedded_and_served(graphs: Both) -> None:
     with pytest.raises(MergeConflictError) as here:
-        told.embedded.merge("side")
+        graphs.embedded.merge("side")
     with pytest.raises(MergeConflictError) as there:
-        told.remote.merge("side")
-    answer = told.server.request(
+        graphs.remote.merge("side")
+    response = graphs.server.request(
         "POST", "/graphs/default/branches/merge", token=None, json={"source": "side"}
     ).json()
 
     assert there.value.conflicts == here.value.conflicts
     assert str(there.value) == str(here.value)
     assert "Thing 'a'" in str(there.value)
-    assert [(each["table_key"], each["row_id"]) for each in answer["merge_conflicts"]] == [
+    assert [(each["table_key"], each["row_id"]) for each in response["merge_conflicts"]] == [
         (f"node:{each.type}", each.id) for each in here.value.conflicts
     ]

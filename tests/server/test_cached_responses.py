@@ -1,4 +1,4 @@
-"""Answers that a server gives again: never an older one, and never somebody else's."""
+"""Cached responses: never an outdated one, and never one of another caller."""
 
 from __future__ import annotations
 
@@ -37,41 +37,41 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield running
 
 
-def ask(client: httpx.Client, query: str, **params: object) -> httpx.Response:
-    """What a query is answered on main."""
-    answer = client.post(f"{G}/query", json={"query": query, "params": params})
-    assert answer.status_code == 200, answer.text
-    return answer
+def run_query(client: httpx.Client, query: str, **params: object) -> httpx.Response:
+    """The response to a query on main."""
+    response = client.post(f"{G}/query", json={"query": query, "params": params})
+    assert response.status_code == 200, response.text
+    return response
 
 
-def test_who_sees_less_gets_no_answer_that_others_were_given(server: Server) -> None:
+def test_a_restricted_caller_gets_no_cached_response_of_another(server: Server) -> None:
     with server.client(token="a") as ann, server.client(token="s") as sam:
-        whole = [ask(ann, ALL_PEOPLE).json()["row_count"] for _ in range(2)]
+        whole = [run_query(ann, ALL_PEOPLE).json()["row_count"] for _ in range(2)]
 
-        part = ask(sam, ALL_PEOPLE).json()["rows"]
+        part = run_query(sam, ALL_PEOPLE).json()["rows"]
 
-        again = ask(ann, ALL_PEOPLE).json()["row_count"]
+        again = run_query(ann, ALL_PEOPLE).json()["row_count"]
 
     assert part == [{"p.name": "Alice"}, {"p.name": "Charlie"}]
     assert whole == [again, again] == [4, 4]
 
 
-def test_an_answer_is_given_again_until_the_branch_moves(server: Server) -> None:
+def test_a_cached_response_is_returned_until_the_branch_moves(server: Server) -> None:
     with server.client(token="a") as ann:
-        before = [ask(ann, GET_PERSON, name="Zoe") for _ in range(2)]
+        before = [run_query(ann, GET_PERSON, name="Zoe") for _ in range(2)]
         ann.post(f"{G}/mutate", json={"query": ADD_PERSON, "params": {"name": "Zoe"}})
 
-        after = ask(ann, GET_PERSON, name="Zoe")
+        after = run_query(ann, GET_PERSON, name="Zoe")
 
     assert before[0].content == before[1].content
     assert [each.json()["row_count"] for each in (*before, after)] == [0, 0, 1]
     assert after.json()["commit_id"] != before[0].json()["commit_id"]
 
 
-def test_equal_numbers_of_other_types_are_other_questions(server: Server) -> None:
+def test_equal_numbers_of_different_types_are_different_cache_keys(server: Server) -> None:
     older = "query q($age: I32) { match { $p: Person  $p.age = $age } return { $p.name } }"
     with server.client(token="a") as ann:
-        ask(ann, older, age=30)
+        run_query(ann, older, age=30)
 
         refused = ann.post(f"{G}/query", json={"query": older, "params": {"age": True}})
 
