@@ -270,6 +270,15 @@ CACHED_SEARCH_BYTES_MAX = 512 * 1024 * 1024
 CACHED_TYPE_ROWS_MAX = 4_000_000
 """Largest type of which a whole column is read and cached at its second use."""
 
+CHANGED_ROWS_MAX = 4_096
+"""Most rows by which a read differs from what is cached of an earlier version of the table."""
+
+CHANGED_BYTES_MAX = 64 * 1024 * 1024
+"""Most memory of an open graph for rows that changed since the cached versions."""
+
+KNOWN_DELTAS_MAX = 1_024
+"""Most table versions whose difference from a cached version an open graph holds."""
+
 USE_COUNTERS_MAX = 1_024
 """Most columns and edge types whose use an open graph counts."""
 

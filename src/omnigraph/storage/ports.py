@@ -339,6 +339,12 @@ class RowReader(Protocol):
         bytes.
         """
 
+    def count_delta(self, old: TableVersion, new: TableVersion) -> int | None:
+        """An estimate of the number of rows that `find_delta` reads, from metadata only.
+
+        None if the versions have different columns, or if their rows cannot be compared by address.
+        """
+
     def take(
         self, at: TableVersion, *, positions: npt.NDArray[np.int64], columns: Sequence[str]
     ) -> pa.Table:

@@ -104,6 +104,7 @@ class _Reading:
             tables=self._tables,
             cache=self._cache,
             budget=Budget(allowance),
+            uses_bases=False,
         )
         self._number_by_type: dict[str, Ordinals] = {}
 
@@ -131,7 +132,7 @@ class _Reading:
         order = np.argsort(index.id_keys(index.every()), kind="stable")
         numbers = np.empty_like(order)
         numbers[order] = np.arange(len(order))
-        return index.column("id").take(pa.array(order)), numbers
+        return index.ids(order), numbers
 
     def _pair(self, declared: EdgeType) -> tuple[Ordinals, Ordinals]:
         """The node numbers of both endpoints of every edge of a type."""

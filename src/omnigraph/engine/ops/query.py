@@ -36,7 +36,7 @@ from omnigraph.engine.state.branch_state import Basis
 from omnigraph.engine.state.manifest import Snapshot, get_stored_type, table_key_of
 from omnigraph.engine.state.schema_files import AcceptedSchema
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType, Property
-from omnigraph.model.errors import InvalidValueError, NotFoundError, plural
+from omnigraph.model.errors import CorruptError, InvalidValueError, NotFoundError, plural
 from omnigraph.model.limits import COMPILED_QUERIES_MAX
 from omnigraph.model.ports import Embedder, Event, Observer
 from omnigraph.model.source import Source
@@ -124,7 +124,19 @@ class QueryCall:
 
 def run_query(call: QueryCall, *, basis: Basis, path: ReadPath) -> Result:
     """The result of a read at the commit of the basis."""
-    pipeline, plan = _open_pipeline(call, basis, path), call.plan
+    pipeline = _open_pipeline(call, basis, path, uses_bases=True)
+    try:
+        return _run(call, pipeline, basis, path)
+    except (CorruptError, NotFoundError):
+        if not pipeline.sources.has_bases:
+            raise
+    # A version that only the cache used may have been cleaned up. If not, this read fails too.
+    path.cache.of(path.tables.generation()).deltas.clear()
+    return _run(call, _open_pipeline(call, basis, path, uses_bases=False), basis, path)
+
+
+def _run(call: QueryCall, pipeline: Pipeline, basis: Basis, path: ReadPath) -> Result:
+    plan = call.plan
     matches = pipeline.run(plan.steps)
     ranker = Ranker(pipeline.matcher, path.embedder, plan.type_by_variable)
     output = Output(plan, pipeline.matcher, ranker, pipeline.budget)
@@ -143,11 +155,14 @@ def run_query(call: QueryCall, *, basis: Basis, path: ReadPath) -> Result:
 
 def explain_query(plan: Plan, *, basis: Basis, path: ReadPath) -> str:
     """The plan of a read on the current state, as text; nothing is run."""
-    pipeline = _open_pipeline(QueryCall(plan, {}, basis.head.created_at), basis, path)
+    call = QueryCall(plan, {}, basis.head.created_at)
+    pipeline = _open_pipeline(call, basis, path, uses_bases=True)
     return Explainer(pipeline.sources, pipeline.expander).explain(plan)
 
 
-def _open_pipeline(call: QueryCall, basis: Basis, path: ReadPath) -> Pipeline:
+def _open_pipeline(
+    call: QueryCall, basis: Basis, path: ReadPath, *, uses_bases: bool
+) -> Pipeline:
     cache = path.cache.of(path.tables.generation())
     budget = Budget(path.allowance)
     sources = Sources(
@@ -156,6 +171,7 @@ def _open_pipeline(call: QueryCall, basis: Basis, path: ReadPath) -> Pipeline:
         tables=basis.reader(path.tables),
         cache=cache,
         budget=budget,
+        uses_bases=uses_bases,
     )
     matcher = Filter(sources, Inputs(call.values, call.now))
     properties = call.plan.properties

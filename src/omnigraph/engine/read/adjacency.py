@@ -1,12 +1,15 @@
 """Adjacency of edge types in compressed sparse rows (CSR), and breadth-first reachability.
 
 A topology belongs to one immutable version of an edge table, so every branch and commit that pins
-the version shares it. The cache is bounded and safe to share between threads. A search visits each
-pair of start and node once, at its shortest distance. Rows of node tables are not read here.
+the version shares it. The adjacency of a version that differs little from a cached one is the
+cached adjacency with a few rows replaced. The cache is bounded and safe to share between threads. A
+search visits each pair of start and node once, at its shortest distance. Rows of node tables are
+not read here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -19,12 +22,16 @@ from omnigraph.compiler.ir import Direction
 from omnigraph.engine.read.budget import Budget
 from omnigraph.engine.read.entities import (
     UNBOUND,
+    ChangedEntities,
     EntityIndex,
+    FetchedEntities,
+    IndexKey,
     LruCache,
     Marks,
     Ordinals,
     TableEntities,
     UseCounter,
+    WholeEntities,
     one_chunk,
     to_ordinals,
 )
@@ -38,17 +45,23 @@ if TYPE_CHECKING:
 else:
     sparse = lazy_module("scipy.sparse")
 
+_ENDS = ("src", "dst")
+
 _MATRIX_EDGES_MIN = 1_000_000
 """Edges above which sparse matrix products save more time than importing scipy takes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """Edges as pairs of integers: `sources` and `targets` are positions in `ids`, one per edge."""
+    """Edges as pairs of integers: `sources` and `targets` are positions in `ids`, one per edge.
+
+    `ordinals` are those of the edges; None if they are the positions.
+    """
 
     ids: pa.Array
     sources: Ordinals
     targets: Ordinals
+    ordinals: Ordinals | None
 
     @property
     def nbytes(self) -> int:
@@ -56,27 +69,30 @@ class Topology:
         return int(self.ids.nbytes + self.sources.nbytes + self.targets.nbytes)
 
 
-def make_topology(sources: pa.ChunkedArray, targets: pa.ChunkedArray) -> Topology:
+def make_topology(
+    sources: pa.ChunkedArray, targets: pa.ChunkedArray, *, ordinals: Ordinals | None
+) -> Topology:
     """The topology of edges given by the ids of their ends."""
     count = len(sources)
     ends = pa.chunked_array([*sources.chunks, *targets.chunks], pa.string())
     encoded = one_chunk(ends.dictionary_encode())
     places = to_ordinals(encoded.indices)
-    return Topology(encoded.dictionary, places[:count], places[count:])
+    return Topology(encoded.dictionary, places[:count], places[count:], ordinals)
 
 
 @dataclass(frozen=True)
 class Adjacency:
     """The neighbours of every entity in an index: those of c are `ends[starts[c]:starts[c+1]]`.
 
-    `edges` holds the position in the topology of the edge that leads to each neighbour. It is None
-    where parallel edges count once.
+    `edges` holds the ordinal of the edge that leads to each neighbour. It is None where parallel
+    edges count once. The adjacency is complete if no edge has an end that its index lacks.
     """
 
     starts: Ordinals
     ends: Ordinals
     edges: Ordinals | None
     target_count: int
+    is_complete: bool
 
     @cached_property
     def degrees(self) -> Ordinals:
@@ -94,6 +110,20 @@ class Adjacency:
         """The memory size in bytes, including the values of the matrix."""
         edges = 0 if self.edges is None else self.edges.nbytes
         return int(self.starts.nbytes + 2 * self.ends.nbytes + edges)
+
+    @property
+    def source_count(self) -> int:
+        """The number of ordinals that may have neighbours."""
+        return len(self.starts) - 1
+
+    @property
+    def entry_count(self) -> int:
+        """The number of neighbours of all ordinals."""
+        return len(self.ends)
+
+    def degrees_at(self, ordinals: Ordinals) -> Ordinals:
+        """The number of neighbours of some ordinals."""
+        return self.degrees[ordinals]
 
     def degrees_among(self, marks: Marks) -> Ordinals:
         """The number of marked neighbours of each ordinal."""
@@ -116,12 +146,123 @@ class Adjacency:
         return arrived
 
     def gather(self, ordinals: Ordinals) -> tuple[Ordinals, Ordinals]:
-        """For each neighbour, the position of its owner in `ordinals` and its own in `ends`."""
-        counts = self.degrees[ordinals]
-        owners = np.repeat(np.arange(len(ordinals), dtype=np.int64), counts)
-        before = np.cumsum(counts) - counts
-        within = np.arange(len(owners), dtype=np.int64) - before[owners]
-        return owners, self.starts[ordinals][owners] + within
+        """For each neighbour, the position of its owner in `ordinals`, and its own place."""
+        return _spread(self.starts[ordinals], self.degrees[ordinals])
+
+    def ends_at(self, places: Ordinals) -> Ordinals:
+        """The ordinals of the neighbours at some places."""
+        return self.ends[places]
+
+    def edges_at(self, places: Ordinals) -> Ordinals:
+        """The ordinals of the edges that lead to the neighbours at some places."""
+        assert self.edges is not None, "an adjacency for bound edges has their ordinals"
+        return self.edges[places]
+
+
+@dataclass(frozen=True)
+class ChangedAdjacency:
+    """An adjacency of which some ordinals have other neighbours; see `Adjacency`.
+
+    `sources` are these ordinals, ascending, and `changed` holds the neighbours of each of them. The
+    places of these neighbours follow those of the base.
+    """
+
+    base: Adjacency
+    sources: Ordinals
+    changed: Adjacency
+    source_count: int
+    target_count: int
+
+    @property
+    def nbytes(self) -> int:
+        """The memory size in bytes, without the base."""
+        return self.sources.nbytes + self.changed.nbytes
+
+    @property
+    def entry_count(self) -> int:
+        """About the number of neighbours of all ordinals."""
+        return self.base.entry_count + self.changed.entry_count
+
+    @cached_property
+    def degrees(self) -> Ordinals:
+        """The number of neighbours of each ordinal."""
+        return self._replace(self.base.degrees, self.changed.degrees)
+
+    def degrees_at(self, ordinals: Ordinals) -> Ordinals:
+        """The number of neighbours of some ordinals."""
+        return self._locate(ordinals)[1]
+
+    def degrees_among(self, marks: Marks) -> Ordinals:
+        """The number of marked neighbours of each ordinal."""
+        old = self.base.degrees_among(marks[: self.base.target_count])
+        return self._replace(old, self.changed.degrees_among(marks))
+
+    def push(self, weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """The sum at each target of the weights of the ordinals that are adjacent to it."""
+        unchanged = weights[: self.base.source_count].copy()
+        unchanged[self.sources[self.sources < self.base.source_count]] = 0
+        arrived = self.changed.push(weights[self.sources])
+        arrived[: self.base.target_count] += self.base.push(unchanged)
+        return arrived
+
+    def gather(self, ordinals: Ordinals) -> tuple[Ordinals, Ordinals]:
+        """For each neighbour, the position of its owner in `ordinals`, and its own place."""
+        return _spread(*self._locate(ordinals))
+
+    def ends_at(self, places: Ordinals) -> Ordinals:
+        """The ordinals of the neighbours at some places."""
+        return self._pick(places, self.base.ends_at, self.changed.ends_at)
+
+    def edges_at(self, places: Ordinals) -> Ordinals:
+        """The ordinals of the edges that lead to the neighbours at some places."""
+        return self._pick(places, self.base.edges_at, self.changed.edges_at)
+
+    def _replace(self, old: Ordinals, new: Ordinals) -> Ordinals:
+        replaced = np.zeros(self.source_count, np.int64)
+        replaced[: len(old)] = old
+        replaced[self.sources] = new
+        return replaced
+
+    def _locate(self, ordinals: Ordinals) -> tuple[Ordinals, Ordinals]:
+        """The place of the first neighbour, and the number of neighbours, of some ordinals."""
+        rows = np.searchsorted(self.sources, ordinals)
+        # The element that is appended is no ordinal.
+        is_changed = np.append(self.sources, UNBOUND)[rows] == ordinals
+        # Ordinals after those of the base have neighbours only if they are among the changed ones.
+        old = np.where(ordinals < self.base.source_count, ordinals, 0)
+        if not self.base.source_count:
+            starts, counts = np.zeros_like(old), np.zeros_like(old)
+        else:
+            starts, counts = self.base.starts[old], self.base.degrees[old]
+        counts[old != ordinals] = 0
+        starts[is_changed] = self.base.entry_count + self.changed.starts[rows[is_changed]]
+        counts[is_changed] = self.changed.degrees[rows[is_changed]]
+        return starts, counts
+
+    def _pick(
+        self,
+        places: Ordinals,
+        old: Callable[[Ordinals], Ordinals],
+        new: Callable[[Ordinals], Ordinals],
+    ) -> Ordinals:
+        is_new = places >= self.base.entry_count
+        if not is_new.any():
+            return old(places)
+        found = np.empty(len(places), np.int64)
+        found[is_new] = new(places[is_new] - self.base.entry_count)
+        found[~is_new] = old(places[~is_new])
+        return found
+
+
+AnyAdjacency = Adjacency | ChangedAdjacency
+
+
+def _spread(starts: Ordinals, counts: Ordinals) -> tuple[Ordinals, Ordinals]:
+    """Ranges of places, each given by its start and length, as the owner and place of each."""
+    owners = np.repeat(np.arange(len(starts), dtype=np.int64), counts)
+    before = np.cumsum(counts) - counts
+    within = np.arange(len(owners), dtype=np.int64) - before[owners]
+    return owners, starts[owners] + within
 
 
 def make_adjacency(
@@ -137,17 +278,29 @@ def make_adjacency(
     Edges with an end that its index lacks are left out. Without `keeps_edges`, parallel edges count
     as one.
     """
-    starts, ends, edges = _orient(topology, direction)
-    rows, columns = source.find(topology.ids)[starts], target.find(topology.ids)[ends]
-    are_there = (rows != UNBOUND) & (columns != UNBOUND)
-    if not are_there.all():
-        rows, columns, edges = rows[are_there], columns[are_there], edges[are_there]
+    rows, columns, edges = _find_steps(topology, direction, source, target)
+    step_count = len(topology.sources)
+    if direction is Direction.BOTH:
+        step_count += int(np.count_nonzero(topology.sources != topology.targets))
+    is_complete = len(rows) == step_count
     if keeps_edges:
         numbered = np.arange(len(rows), dtype=np.int64)
         first, order = _compress(rows, numbered, height=source.size, width=len(rows))
-        return Adjacency(first, columns[order], edges[order], target.size)
+        return Adjacency(first, columns[order], edges[order], target.size, is_complete)
     first, found = _compress(rows, columns, height=source.size, width=target.size)
-    return Adjacency(first, found, None, target.size)
+    return Adjacency(first, found, None, target.size, is_complete)
+
+
+def _find_steps(
+    topology: Topology, direction: Direction, source: EntityIndex, target: EntityIndex
+) -> tuple[Ordinals, Ordinals, Ordinals]:
+    """The ordinals of both ends and of the edge of each step; without ends that do not exist."""
+    starts, ends, edges = _orient(topology, direction)
+    rows, columns = source.find(topology.ids)[starts], target.find(topology.ids)[ends]
+    are_there = (rows != UNBOUND) & (columns != UNBOUND)
+    if are_there.all():
+        return rows, columns, edges
+    return rows[are_there], columns[are_there], edges[are_there]
 
 
 def _compress(
@@ -166,30 +319,73 @@ def _compress(
 
 
 def _orient(topology: Topology, direction: Direction) -> tuple[Ordinals, Ordinals, Ordinals]:
-    edges = np.arange(len(topology.sources), dtype=np.int64)
+    """The position of the near and of the far end of each step along an edge, and its ordinal."""
+    sources, targets, edges = topology.sources, topology.targets, topology.ordinals
+    if edges is None:
+        edges = np.arange(len(sources), dtype=np.int64)
     match direction:
         case Direction.OUT:
-            return topology.sources, topology.targets, edges
+            return sources, targets, edges
         case Direction.IN:
-            return topology.targets, topology.sources, edges
+            return targets, sources, edges
         case Direction.BOTH:
             # A self-loop counts once, although it is incident to its node at both ends.
-            is_loop = topology.sources == topology.targets
-            back = edges[~is_loop]
+            is_step = sources != targets
             return (
-                np.concatenate([topology.sources, topology.targets[back]]),
-                np.concatenate([topology.targets, topology.sources[back]]),
-                np.concatenate([edges, back]),
+                np.concatenate([sources, targets[is_step]]),
+                np.concatenate([targets, sources[is_step]]),
+                np.concatenate([edges, edges[is_step]]),
             )
+
+
+def change_adjacency(
+    base: Adjacency,
+    detailed: Adjacency,
+    edges: WholeEntities,
+    *,
+    direction: Direction,
+    source: WholeEntities,
+    target: WholeEntities,
+) -> ChangedAdjacency:
+    """The adjacency of edges whose base has the complete adjacency `base`.
+
+    `detailed` is the same adjacency, with the ordinals of edges if an edge of the base was dropped.
+    """
+    left, rows, columns, steps, dropped = [np.zeros(0, np.int64)] * 5
+    if isinstance(edges, ChangedEntities):
+        dropped = edges.delta.dropped
+        old = _read_topology(edges.base, dropped)
+        left = source.find(old.ids)[_orient(old, direction)[0]]
+        changed_ends = edges.delta.rows["src"], edges.delta.rows["dst"]
+        new = make_topology(*changed_ends, ordinals=edges.delta.ordinals)
+        rows, columns, steps = _find_steps(new, direction, source, target)
+    sources = np.unique(np.concatenate([left[left != UNBOUND], rows]))
+    owners, places = detailed.gather(sources[sources < detailed.source_count])
+    ends = detailed.ends_at(places)
+    if len(dropped):
+        is_left = np.isin(detailed.edges_at(places), dropped, invert=True)
+        owners, places, ends = owners[is_left], places[is_left], ends[is_left]
+    owners = np.concatenate([owners, np.searchsorted(sources, rows)])
+    ends = np.concatenate([ends, columns])
+    if base.edges is None:
+        starts, ends = _compress(owners, ends, height=len(sources), width=target.size)
+        changed = Adjacency(starts, ends, None, target.size, is_complete=True)
+    else:
+        order = np.argsort(owners, kind="stable")
+        counts = np.bincount(owners, minlength=len(sources))
+        numbers = np.concatenate([detailed.edges_at(places), steps])[order]
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        changed = Adjacency(starts, ends[order], numbers, target.size, is_complete=True)
+    return ChangedAdjacency(base, sources, changed, source.size, target.size)
 
 
 @dataclass(frozen=True, slots=True)
 class _Ends:
-    """The cache key of an adjacency: the versions of the edge table and of both node tables."""
+    """The cache key of an adjacency: the indexes of the edge table and of both node tables."""
 
-    edges: TableVersion
-    source: TableVersion
-    target: TableVersion
+    edges: IndexKey
+    source: IndexKey
+    target: IndexKey
     direction: Direction
     keeps_edges: bool
 
@@ -203,7 +399,7 @@ class AdjacencyCache:
             size_of=lambda each: each.nbytes,
             observer=observer,
         )
-        self._adjacency: LruCache[_Ends, Adjacency] = LruCache(
+        self._adjacency: LruCache[_Ends, AnyAdjacency] = LruCache(
             bytes_max=CACHED_TOPOLOGY_BYTES_MAX // 2, size_of=lambda each: each.nbytes
         )
         self._probed: UseCounter[TableVersion] = UseCounter(keys_max=USE_COUNTERS_MAX)
@@ -224,35 +420,75 @@ class AdjacencyCache:
         """All edges of a version, read now if they are not cached."""
 
         def read() -> Topology:
-            rows = tables.scan(at, columns=["src", "dst"], predicate=None)
-            return make_topology(rows["src"], rows["dst"])
+            rows = tables.scan(at, columns=_ENDS, predicate=None)
+            return make_topology(rows["src"], rows["dst"], ordinals=None)
 
         return self._topologies.get(at, read)
 
     def adjacency(
         self,
-        at: TableVersion,
+        edges: WholeEntities,
         *,
         direction: Direction,
         source: EntityIndex,
-        target: TableEntities,
+        target: WholeEntities,
         keeps_edges: bool,
         tables: RowReader,
-    ) -> Adjacency:
+    ) -> AnyAdjacency:
         """Adjacency over all edges of a version, cached if it is between whole tables."""
 
-        def make() -> Adjacency:
+        def make() -> AnyAdjacency:
             return make_adjacency(
-                self.topology(at, tables=tables),
+                self._topology_of(edges, tables),
                 direction=direction,
                 source=source,
                 target=target,
                 keeps_edges=keeps_edges,
             )
 
-        if not isinstance(source, TableEntities):
+        if isinstance(source, FetchedEntities):
             return make()
-        return self._adjacency.get(_Ends(at, source.at, target.at, direction, keeps_edges), make)
+        key = _Ends(edges.key, source.key, target.key, direction, keeps_edges)
+        if all(isinstance(each, TableEntities) for each in (edges, source, target)):
+            return self._adjacency.get(key, make)
+
+        def find_base(*, keeps_edges: bool) -> Adjacency:
+            found = self.adjacency(
+                edges.base,
+                direction=direction,
+                source=source.base,
+                target=target.base,
+                keeps_edges=keeps_edges,
+                tables=tables,
+            )
+            assert isinstance(found, Adjacency), "a base has no base"
+            return found
+
+        def change() -> AnyAdjacency:
+            base = find_base(keeps_edges=keeps_edges)
+            if not base.is_complete:
+                # An edge of the base may have an end that exists in this version.
+                return make()
+            has_dropped = isinstance(edges, ChangedEntities) and len(edges.delta.dropped) > 0
+            detailed = find_base(keeps_edges=keeps_edges or has_dropped)
+            return change_adjacency(
+                base, detailed, edges, direction=direction, source=source, target=target
+            )
+
+        return self._adjacency.get(key, change)
+
+    def _topology_of(self, edges: WholeEntities, tables: RowReader) -> Topology:
+        if isinstance(edges, TableEntities):
+            return self.topology(edges.at, tables=tables)
+        return _read_topology(edges, edges.present())
+
+
+def _read_topology(edges: WholeEntities, ordinals: Ordinals) -> Topology:
+    """The topology of some edges."""
+    sources, targets = (
+        pa.chunked_array([edges.values(name, pa.string(), ordinals)]) for name in _ENDS
+    )
+    return make_topology(sources, targets, ordinals=ordinals)
 
 
 _MARKED_PAIRS_MAX = 64 * 1024 * 1024
@@ -260,7 +496,7 @@ _MARKED_PAIRS_MAX = 64 * 1024 * 1024
 
 
 def breadth_first_reach(
-    adjacency: Adjacency, *, starts: Ordinals, hops_min: int, hops_max: int, budget: Budget
+    adjacency: AnyAdjacency, *, starts: Ordinals, hops_min: int, hops_max: int, budget: Budget
 ) -> Adjacency:
     """The nodes that each start reaches within the hop bounds, one row for each of `starts`.
 
@@ -271,11 +507,12 @@ def breadth_first_reach(
     owners = np.arange(len(starts), dtype=np.int64)
     frontier, found = starts, []
     for hop in range(1, hops_max + 1):
-        budget.require_rows(int(adjacency.degrees[frontier].sum()), width=4)
+        budget.require_rows(int(adjacency.degrees_at(frontier).sum()), width=4)
         whose, places = adjacency.gather(frontier)
-        keys = owners[whose] * width + adjacency.ends[places]
+        ends = adjacency.ends_at(places)
+        keys = owners[whose] * width + ends
         if hop == 1 and hops_min == 1:
-            found.append(_distinct(keys[adjacency.ends[places] == starts[owners[whose]]]))
+            found.append(_distinct(keys[ends == starts[owners[whose]]]))
         new = met.add(keys)
         if hop >= hops_min:
             found.append(new)
@@ -322,4 +559,4 @@ def _as_adjacency(found: list[Ordinals], *, count: int, width: int) -> Adjacency
     keys = np.sort(np.concatenate(found)) if found else np.zeros(0, np.int64)
     owners, ends = np.divmod(keys, max(width, 1))
     starts = np.searchsorted(owners, np.arange(count + 1))
-    return Adjacency(starts.astype(np.int64), ends, None, width)
+    return Adjacency(starts.astype(np.int64), ends, None, width, is_complete=True)

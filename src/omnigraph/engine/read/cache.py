@@ -5,14 +5,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from omnigraph.engine.read.adjacency import AdjacencyCache
 from omnigraph.engine.read.budget import Budget
-from omnigraph.engine.read.entities import ColumnCache, LruCache, Marks, TableEntities
-from omnigraph.engine.read.search.vectors import VectorColumn, vector_column
+from omnigraph.engine.read.deltas import DeltaCache, follow, make_delta
+from omnigraph.engine.read.entities import (
+    ChangedEntities,
+    ColumnCache,
+    EntityDelta,
+    IndexKey,
+    LruCache,
+    Marks,
+    TableEntities,
+    WholeEntities,
+)
+from omnigraph.engine.read.search.vectors import ChangedVectors, VectorColumn, vector_column
 from omnigraph.engine.state.manifest import Entry, Snapshot, make_table_key
 from omnigraph.model.catalog import Catalog, TypeKind
 from omnigraph.model.limits import CACHED_COLUMN_BYTES_MAX, CACHED_SEARCH_BYTES_MAX
@@ -22,11 +33,11 @@ from omnigraph.storage.ports import RowReader, TableVersion
 
 if TYPE_CHECKING:
     from omnigraph.engine.read.search import text_index
-    from omnigraph.engine.read.search.text_index import TextIndex
+    from omnigraph.engine.read.search.text_index import ChangedTexts, TextIndex
 else:
     text_index = lazy_module("omnigraph.engine.read.search.text_index")
 
-_Searched = tuple[TableVersion, str]
+_Searched = tuple[IndexKey, str]
 
 
 class ReadCache:
@@ -63,6 +74,7 @@ class TableCache:
 
     def __init__(self, observer: Observer) -> None:
         self.columns = ColumnCache(observer)
+        self.deltas = DeltaCache()
         self.topologies = AdjacencyCache(observer)
         self.seen: LruCache[TableVersion, RowMask] = LruCache(
             bytes_max=CACHED_COLUMN_BYTES_MAX // 4, size_of=lambda each: each.marks.nbytes
@@ -78,9 +90,17 @@ class TableCache:
             observer=observer,
         )
 
+    def has_any(self, at: TableVersion, columns: Iterable[str]) -> bool:
+        """Whether anything that is expensive to read is cached of a version."""
+        return self.topologies.is_cached(at) or self.columns.has_any(at, columns)
+
 
 class Sources:
-    """The tables of one snapshot, as one read accesses them."""
+    """The tables of one snapshot, as one read accesses them.
+
+    With `uses_bases`, a table is read with what is cached of another version where little changed
+    between the two. A read then fails if that version was cleaned up and something is not cached.
+    """
 
     def __init__(
         self,
@@ -90,13 +110,20 @@ class Sources:
         tables: RowReader,
         cache: TableCache,
         budget: Budget,
+        uses_bases: bool,
     ) -> None:
         self.catalog = catalog
         self.tables = tables
         self.cache = cache
         self._snapshot = snapshot
         self._budget = budget
-        self._indexes: dict[str, TableEntities] = {}
+        self._uses_bases = uses_bases
+        self._indexes: dict[str, WholeEntities] = {}
+
+    @property
+    def has_bases(self) -> bool:
+        """Whether a table is read with what is cached of another version."""
+        return any(isinstance(each, ChangedEntities) for each in self._indexes.values())
 
     def node_entry(self, type_name: str) -> Entry:
         """The manifest entry of a node type in the snapshot."""
@@ -106,35 +133,75 @@ class Sources:
         """The manifest entry of an edge type in the snapshot."""
         return self._snapshot.get(make_table_key(TypeKind.EDGE, type_name))
 
-    def nodes(self, type_name: str) -> TableEntities:
+    def nodes(self, type_name: str) -> WholeEntities:
         """All nodes of a type."""
         return self._index(self.node_entry(type_name))
 
-    def edges(self, type_name: str) -> TableEntities:
+    def edges(self, type_name: str) -> WholeEntities:
         """All edges of a type."""
         return self._index(self.edge_entry(type_name))
 
-    def text_index(self, index: TableEntities, property: str) -> TextIndex:
+    def text_index(self, index: WholeEntities, property: str) -> TextIndex | ChangedTexts:
         """The text index of a property, built now if it is not cached."""
-        return self.cache.texts.get(
-            (index.at, property), lambda: text_index.build_text_index(index.column(property))
+        base = index.base
+        built = self.cache.texts.get(
+            (base.key, property), lambda: text_index.build_text_index(base.column(property))
         )
+        if not isinstance(index, ChangedEntities):
+            return built
+        changed = self.cache.texts.get(
+            (index.key, property), lambda: text_index.build_text_index(index.changed(property))
+        )
+        return text_index.ChangedTexts(built, changed, index.delta)
 
-    def vector_column(self, index: TableEntities, property: str) -> VectorColumn:
+    def vector_column(self, index: WholeEntities, property: str) -> VectorColumn | ChangedVectors:
         """The vectors of a property, read now if they are not cached."""
-        return self.cache.vectors.get(
-            (index.at, property), lambda: vector_column(index.column(property))
+        base = index.base
+        read = self.cache.vectors.get(
+            (base.key, property), lambda: vector_column(base.column(property))
         )
+        if not isinstance(index, ChangedEntities):
+            return read
+        return ChangedVectors(read, vector_column(index.changed(property)), index.delta)
 
-    def _index(self, entry: Entry) -> TableEntities:
+    def _index(self, entry: Entry) -> WholeEntities:
         known = self._indexes.get(entry.table_key)
         if known is None:
-            known = TableEntities(
-                entry.at,
-                size=entry.row_count,
-                tables=self.tables,
-                cache=self.cache.columns,
-                budget=self._budget,
-            )
-            self._indexes[entry.table_key] = known
+            known = self._indexes[entry.table_key] = self._open(entry)
         return known
+
+    def _open(self, entry: Entry) -> WholeEntities:
+        at = entry.at
+        delta = self._find_delta(entry) if self._uses_bases else None
+        if delta is None or delta.base == at:
+            return self._base(at, entry.row_count)
+        base = self._base(delta.base, delta.base_size)
+        return ChangedEntities(at, base=base, delta=delta, tables=self.tables)
+
+    def _find_delta(self, entry: Entry) -> EntityDelta | None:
+        at, deltas = entry.at, self.cache.deltas
+        if self.tables.count_delta(at, at) is None:
+            return None
+        delta = deltas.find(at)
+        if delta is None:
+            delta = self._follow_recent(at)
+            if delta is None:
+                delta = make_delta(at, size=entry.row_count, schema=self.tables.schema(at))
+            deltas.put(at, delta)
+        return delta
+
+    def _follow_recent(self, at: TableVersion) -> EntityDelta | None:
+        """The delta of a version from a base of which something is cached."""
+        for known_at, known in self.cache.deltas.recent(at.ref.path):
+            if not self.cache.has_any(known.base, known.rows.column_names):
+                continue
+            base = self._base(known.base, known.base_size)
+            found = follow(known, known_at, at, base=base, tables=self.tables)
+            if found is not None:
+                return found
+        return None
+
+    def _base(self, at: TableVersion, size: int) -> TableEntities:
+        return TableEntities(
+            at, size=size, tables=self.tables, cache=self.cache.columns, budget=self._budget
+        )

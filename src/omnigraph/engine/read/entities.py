@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from threading import Lock
 from typing import Generic, TypeVar
 
@@ -20,6 +22,7 @@ import pyarrow.compute as pc
 
 from omnigraph.engine.read.budget import Budget
 from omnigraph.engine.read.ordering import order_keys
+from omnigraph.engine.rows.conditions import BoundCondition, evaluate_mask
 from omnigraph.model.limits import CACHED_COLUMN_BYTES_MAX, CACHED_TYPE_ROWS_MAX, USE_COUNTERS_MAX
 from omnigraph.model.ports import Event, Observer
 from omnigraph.storage.ports import RowReader, TableVersion
@@ -111,6 +114,8 @@ class UseCounter(Generic[K]):
 Ordinals = npt.NDArray[np.int64]
 Marks = npt.NDArray[np.bool_]
 
+IndexKey = tuple[TableVersion, object]
+
 UNBOUND = -1
 """The ordinal of no entity, which an optional block without a match binds."""
 
@@ -123,13 +128,16 @@ _SMALL_TABLE_ROWS = 4_096
 _ARROW_RANK_ROWS_MAX = 2_048
 """Texts up to which Arrow, which compares whole texts, sorts faster than `order_keys`."""
 
+_FEW_IDS = 16
+"""Ids up to which they are looked up one by one."""
+
 _LINEAR_LOOKUPS_MAX = 24
 """Lookups of single ids by linear scan before a dictionary of the ids pays off."""
 
 _DICTIONARY_IDS_MAX = 500_000
 """The most ids in a dictionary: each takes about 150 bytes."""
 
-_SPARSE = 32
+SPARSE = 32
 """The ratio of rows of a type to rows needed above which reading single rows pays off."""
 
 
@@ -163,8 +171,14 @@ class ColumnCache:
             at, lambda: order_keys(self.get(at, "id", tables=tables), is_descending=False)
         )
 
-    def find_id(self, at: TableVersion, id: str, *, tables: RowReader) -> int:
+    def has_any(self, at: TableVersion, names: Iterable[str]) -> bool:
+        """Whether a column of a version is cached."""
+        return any((at, name) in self._columns for name in names)
+
+    def find_id(self, at: TableVersion, id: str | None, *, tables: RowReader) -> int:
         """The ordinal of an id in a version, or `UNBOUND` if the version lacks the id."""
+        if id is None:
+            return UNBOUND
         ids = self.get(at, "id", tables=tables)
         if self._lookups.note(at) <= _LINEAR_LOOKUPS_MAX or len(ids) > _DICTIONARY_IDS_MAX:
             return int(pc.index(ids, id).as_py())
@@ -209,6 +223,16 @@ class TableEntities:
         """The entity index of the whole table, which is this one."""
         return self
 
+    @property
+    def base(self) -> TableEntities:
+        """The entity index whose ordinals this one uses, which is this one."""
+        return self
+
+    @property
+    def key(self) -> IndexKey:
+        """What identifies the ordinals of this index."""
+        return self.at, None
+
     def has_columns(self, names: Iterable[str]) -> bool:
         """Whether the table has all columns; a version older than a property lacks its column."""
         return self._names.issuperset(names)
@@ -242,7 +266,7 @@ class TableEntities:
         found = self._cache.find(self.at, name)
         if found is None and self.size > _SMALL_TABLE_ROWS:
             wanted = distinct_ordinals(ordinals, size=self.size)
-            if len(wanted) * _SPARSE < self.size:
+            if len(wanted) * SPARSE < self.size:
                 return take(self._read_some(name, wanted), _positions(ordinals, wanted))
         return take(self.column(name) if found is None else found, ordinals)
 
@@ -262,22 +286,224 @@ class TableEntities:
 
     def id_keys(self, ordinals: Ordinals) -> Ordinals:
         """Integers that sort as the ids at some ordinals do."""
-        if len(ordinals) * _SPARSE < self.size:
-            return _rank(self.ids(ordinals))
+        if len(ordinals) * SPARSE < self.size:
+            return rank_ids(self.ids(ordinals))
         return np.append(self._cache.id_keys(self.at, tables=self._tables), _BEFORE_ALL)[ordinals]
 
     def find(self, ids: pa.Array) -> Ordinals:
         """The ordinals of ids; `UNBOUND` where there is no such entity."""
-        return find_all(ids, self.column("id"))
+        among = self.column("id")
+        if len(ids) > _FEW_IDS:
+            return find_all(ids, among)
+        found = (self.find_one(id) for id in ids.to_pylist())
+        return np.array([each[0] if len(each) else UNBOUND for each in found], np.int64)
 
-    def find_one(self, id: str) -> Ordinals:
+    def find_one(self, id: str | None) -> Ordinals:
         """The ordinal of one id; empty if there is no such entity."""
         ordinal = self._cache.find_id(self.at, id, tables=self._tables)
         return np.array([] if ordinal == UNBOUND else [ordinal], np.int64)
 
+    def matching(self, conditions: Sequence[BoundCondition], names: Sequence[str]) -> Ordinals:
+        """The entities whose values in the named columns meet all conditions."""
+        columns = pa.table({name: self.column(name) for name in names})
+        return np.flatnonzero(evaluate_all(conditions, columns))
+
     def every(self) -> Ordinals:
         """All ordinals."""
         return np.arange(self.size, dtype=np.int64)
+
+    def present(self) -> Ordinals:
+        """The ordinals of all entities."""
+        return self.every()
+
+    def fetch(self, *, columns: Iterable[str], predicate: Predicate) -> FetchedEntities:
+        """The entities that match a predicate; columns that the table lacks are left out."""
+        names = ["id", *sorted(self._names.intersection(columns) - {"id"})]
+        rows = self._tables.scan(self.at, columns=names, predicate=predicate)
+        return FetchedEntities(rows, whole=self)
+
+
+@dataclass(frozen=True)
+class EntityDelta:
+    """How the entities of a version differ from those of its base.
+
+    `rows` are the rows that the base does not have, one for each entity, and `ordinals` the ordinal
+    of each: that of the entity in the base, or a new one. `removed` holds the ordinals of entities
+    that do not exist in this version, and `removed_ids` their ids. `size` is one more than the
+    highest ordinal. Two deltas of one version may have different ordinals, so what is derived from
+    ordinals is cached by the `token` of a delta.
+    """
+
+    base: TableVersion
+    base_size: int
+    size: int
+    rows: pa.Table
+    ordinals: Ordinals
+    removed: Ordinals
+    removed_ids: pa.Array
+    token: object = field(default_factory=object)
+
+    @cached_property
+    def nbytes(self) -> int:
+        """The memory size in bytes."""
+        return int(self.rows.nbytes + self.ordinals.nbytes + self.removed_ids.nbytes)
+
+    @property
+    def row_count(self) -> int:
+        """The number of changed entities."""
+        return len(self.ordinals) + len(self.removed)
+
+    @cached_property
+    def ids(self) -> pa.Array:
+        """The ids of the changed rows."""
+        return one_chunk(self.rows["id"])
+
+    @cached_property
+    def dropped(self) -> Ordinals:
+        """The entities of the base whose row there is not valid any more, ascending."""
+        every = np.concatenate([self.ordinals, self.removed])
+        return np.sort(every[every < self.base_size])
+
+    @cached_property
+    def adds_entities(self) -> bool:
+        """Whether there is an entity that the base does not have."""
+        return bool((self.ordinals >= self.base_size).any())
+
+    @cached_property
+    def _order(self) -> Ordinals:
+        return np.argsort(self.ordinals)
+
+    @cached_property
+    def _is_changed(self) -> Marks:
+        marks = np.zeros(self.size + 1, np.bool_)
+        # `UNBOUND` is -1 and so indexes the last element, which stays false.
+        marks[self.ordinals] = True
+        return marks
+
+    def rows_at(self, ordinals: Ordinals) -> Ordinals:
+        """The changed row of each ordinal; `UNBOUND` where the row of the base is valid."""
+        found = np.full(len(ordinals), UNBOUND, np.int64)
+        if not len(self.ordinals):
+            return found
+        if len(ordinals) * SPARSE < self.size:
+            candidates = np.arange(len(ordinals))
+        else:
+            # One byte for each entity is looked up faster than a sorted list is searched.
+            candidates = np.flatnonzero(self._is_changed[ordinals])
+        sought = ordinals[candidates]
+        places = np.searchsorted(self.ordinals, sought, sorter=self._order)
+        places[places == len(self._order)] = 0
+        rows = self._order[places]
+        is_row = self.ordinals[rows] == sought
+        found[candidates[is_row]] = rows[is_row]
+        return found
+
+
+class ChangedEntities:
+    """The entity index of a table version that has a base; see `TableEntities`."""
+
+    def __init__(
+        self, at: TableVersion, *, base: TableEntities, delta: EntityDelta, tables: RowReader
+    ) -> None:
+        self.at = at
+        self.base = base
+        self.delta = delta
+        self.size = delta.size
+        self._tables = tables
+        self._names = frozenset(tables.schema(at).names)
+
+    @property
+    def whole(self) -> ChangedEntities:
+        """The entity index of the whole table, which is this one."""
+        return self
+
+    @property
+    def key(self) -> IndexKey:
+        """What identifies the ordinals of this index."""
+        return self.at, self.delta.token
+
+    def has_columns(self, names: Iterable[str]) -> bool:
+        """Whether the table has all columns."""
+        return self._names.issuperset(names)
+
+    def is_cached(self, names: Iterable[str]) -> bool:
+        """Whether the base has these columns cached, or is small enough to be read whole anyway."""
+        return self.base.is_cached(names)
+
+    def is_worth_reading(self, names: Iterable[str]) -> bool:
+        """Whether to read these columns whole instead of pushing a filter on them down to Lance."""
+        return self.base.is_worth_reading(names)
+
+    def values(self, name: str, type: pa.DataType, ordinals: Ordinals) -> pa.Array:
+        """A column at some ordinals; null where unbound or where the table lacks the column."""
+        if name not in self._names:
+            return pa.nulls(len(ordinals), type)
+        rows = self.delta.rows_at(ordinals)
+        is_changed = rows != UNBOUND
+        is_new = ordinals >= self.base.size
+        old = ordinals if not is_new.any() else np.where(is_new, UNBOUND, ordinals)
+        values = self.base.values(name, type, old)
+        if not is_changed.any():
+            return values
+        changed = self.changed(name)
+        if not pa.types.is_nested(values.type):
+            replacements = changed.take(pa.array(rows[is_changed]))
+            replaced: pa.Array = pc.replace_with_mask(values, pa.array(is_changed), replacements)
+            return replaced
+        places = np.where(is_changed, len(values) + rows, np.arange(len(values)))
+        return pa.concat_arrays([values, changed]).take(pa.array(places))
+
+    def changed(self, name: str) -> pa.Array:
+        """A column of the changed rows."""
+        return one_chunk(self.delta.rows[name])
+
+    def ids(self, ordinals: Ordinals) -> pa.Array:
+        """The ids at some ordinals."""
+        return self.values("id", pa.string(), ordinals)
+
+    def id_keys(self, ordinals: Ordinals) -> Ordinals:
+        """Integers that sort as the ids at some ordinals do."""
+        if self.delta.adds_entities:
+            return rank_ids(self.ids(ordinals))
+        return self.base.id_keys(ordinals)
+
+    def find(self, ids: pa.Array) -> Ordinals:
+        """The ordinals of ids; `UNBOUND` where there is no such entity."""
+        rows = find_all(ids, self.delta.ids)
+        found = np.append(self.delta.ordinals, UNBOUND)[rows]
+        in_base = np.flatnonzero(rows == UNBOUND)
+        if len(in_base):
+            old = self.base.find(ids.take(pa.array(in_base)) if len(in_base) < len(ids) else ids)
+            found[in_base] = np.where(np.isin(old, self.delta.dropped), UNBOUND, old)
+        return found
+
+    def find_one(self, id: str) -> Ordinals:
+        """The ordinal of one id; empty if there is no such entity."""
+        row = pc.index(self.delta.ids, id).as_py()
+        if row >= 0:
+            return self.delta.ordinals[row : row + 1]
+        found = self.base.find_one(id)
+        return found[~np.isin(found, self.delta.dropped)]
+
+    def matching(self, conditions: Sequence[BoundCondition], names: Sequence[str]) -> Ordinals:
+        """The entities whose values in the named columns meet all conditions."""
+        marks = np.zeros(self.size, np.bool_)
+        marks[self.base.matching(conditions, names)] = True
+        marks[self.delta.dropped] = False
+        marks[self.delta.ordinals] = evaluate_all(conditions, self.delta.rows.select(names))
+        return np.flatnonzero(marks)
+
+    def every(self) -> Ordinals:
+        """All ordinals, including those of entities that do not exist in this version."""
+        return np.arange(self.size, dtype=np.int64)
+
+    def present(self) -> Ordinals:
+        """The ordinals of all entities."""
+        if not len(self.delta.removed):
+            return self.every()
+        marks = np.ones(self.size, np.bool_)
+        marks[self.delta.removed] = False
+        return np.flatnonzero(marks)
 
     def fetch(self, *, columns: Iterable[str], predicate: Predicate) -> FetchedEntities:
         """The entities that match a predicate; columns that the table lacks are left out."""
@@ -289,7 +515,7 @@ class TableEntities:
 class FetchedEntities:
     """The entities of `whole` that a lookup found, with the columns that the query needs."""
 
-    def __init__(self, rows: pa.Table, *, whole: TableEntities) -> None:
+    def __init__(self, rows: pa.Table, *, whole: WholeEntities) -> None:
         self.size = rows.num_rows
         self.whole = whole
         self.rows = rows
@@ -318,7 +544,8 @@ class FetchedEntities:
         return np.arange(self.size, dtype=np.int64)
 
 
-EntityIndex = TableEntities | FetchedEntities
+WholeEntities = TableEntities | ChangedEntities
+EntityIndex = WholeEntities | FetchedEntities
 Indexes = Mapping[str, EntityIndex]
 """The entity index of each variable."""
 
@@ -349,7 +576,20 @@ def distinct_ordinals(ordinals: Ordinals, *, size: int) -> Ordinals:
 
 def find_all(wanted: pa.Array, among: pa.Array) -> Ordinals:
     """The positions of values in an array of distinct values; `UNBOUND` where it lacks them."""
-    return to_ordinals(pc.index_in(wanted, value_set=among))
+    if len(wanted) * SPARSE > len(among):
+        return to_ordinals(pc.index_in(wanted, value_set=among))
+    # Hashing the few values and comparing all others with them takes less time than the reverse.
+    is_wanted = pc.is_in(among, value_set=wanted).to_numpy(zero_copy_only=False)
+    places = np.append(np.flatnonzero(is_wanted), UNBOUND)
+    return places[to_ordinals(pc.index_in(wanted, value_set=among.filter(pa.array(is_wanted))))]
+
+
+def evaluate_all(conditions: Sequence[BoundCondition], rows: pa.Table) -> Marks:
+    """A mark for each row that meets all conditions."""
+    marks = np.ones(rows.num_rows, np.bool_)
+    for condition in conditions:
+        marks &= evaluate_mask(condition, rows).to_numpy(zero_copy_only=False)
+    return marks
 
 
 def to_ordinals(places: pa.Array) -> Ordinals:
@@ -370,7 +610,7 @@ def one_chunk(column: pa.ChunkedArray) -> pa.Array:
     return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
 
 
-def _rank(ids: pa.Array) -> Ordinals:
+def rank_ids(ids: pa.Array) -> Ordinals:
     """Integers that sort as ids do, nulls first."""
     if len(ids) > _ARROW_RANK_ROWS_MAX:
         return order_keys(ids, is_descending=False)

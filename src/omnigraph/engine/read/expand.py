@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from omnigraph.compiler.ir import ANONYMOUS, Direction, Expand
 from omnigraph.engine.read.adjacency import (
-    Adjacency,
+    AnyAdjacency,
     breadth_first_reach,
     make_adjacency,
     make_topology,
@@ -168,7 +168,7 @@ class _Neighbours:
     index of the edges.
     """
 
-    adjacency: Adjacency
+    adjacency: AnyAdjacency
     rows: Ordinals
     target: EntityIndex
     edges: EntityIndex
@@ -218,15 +218,15 @@ class Expander:
         declared = self.sources.catalog.edges[expand.edge_type]
         near_type = declared.target if expand.direction is Direction.IN else declared.source
         entry = self.sources.edge_entry(expand.edge_type)
-        topologies = self.sources.cache.topologies
+        topologies, edges = self.sources.cache.topologies, self.sources.edges(expand.edge_type)
         return choose_access(
             rules=self.access,
             frontier=frontier,
             hops=expand.hops_max,
             edge_count=entry.row_count,
             source_count=self.sources.node_entry(near_type).row_count,
-            is_cached=topologies.is_cached(entry.at),
-            probes=topologies.probes(entry.at),
+            is_cached=topologies.is_cached(edges.base.at),
+            probes=topologies.probes(edges.base.at),
         )
 
     # Execution strategies
@@ -247,10 +247,9 @@ class Expander:
             return self._list(step, near, marks, relation, indexes)
         if needs_target:
             return _push(target, near, marks, relation)
-        degrees = near.adjacency.degrees
-        if marks is not None:
-            degrees = near.adjacency.degrees_among(marks)
-        return relation.weigh(degrees[near.rows])
+        if marks is None:
+            return relation.weigh(near.adjacency.degrees_at(near.rows))
+        return relation.weigh(near.adjacency.degrees_among(marks)[near.rows])
 
     def _list(
         self,
@@ -262,10 +261,10 @@ class Expander:
     ) -> Relation:
         """One row for each neighbour of each row."""
         adjacency, edge = near.adjacency, step.expand.edge_binding
-        count = int(adjacency.degrees[near.rows].sum())
+        count = int(adjacency.degrees_at(near.rows).sum())
         self.budget.require_rows(count, width=len(relation.ordinals) + 3)
         owners, places = adjacency.gather(near.rows)
-        ends = adjacency.ends[places]
+        ends = adjacency.ends_at(places)
         if marks is not None:
             is_marked = marks[ends]
             owners, places, ends = owners[is_marked], places[is_marked], ends[is_marked]
@@ -273,8 +272,7 @@ class Expander:
         if step.expand.target != ANONYMOUS:
             listed = listed.bind(step.expand.target, ends)
         if edge is not None and edge != ANONYMOUS:
-            assert adjacency.edges is not None, "a step that binds edges has their positions"
-            listed = listed.bind(edge, adjacency.edges[places])
+            listed = listed.bind(edge, adjacency.edges_at(places))
         for condition in step.edge_filters:
             listed = listed.take(self.matcher.marks(condition, listed, indexes))
         return listed
@@ -318,7 +316,7 @@ class Expander:
             # The next hop starts from the nodes reached, so both ends must use one entity index.
             ordinals, source = move(ordinals, source=source, target=target), target
         adjacency = self.sources.cache.topologies.adjacency(
-            self.sources.edge_entry(expand.edge_type).at,
+            self.sources.edges(expand.edge_type),
             direction=expand.direction,
             source=source,
             target=target,
@@ -329,7 +327,7 @@ class Expander:
 
     def _probe(self, expand: Expand, ordinals: Ordinals, source: EntityIndex) -> _Neighbours:
         """Look up edges hop by hop, then the nodes that they lead to."""
-        self.sources.cache.topologies.note_probe(self.sources.edge_entry(expand.edge_type).at)
+        self.sources.cache.topologies.note_probe(self.sources.edges(expand.edge_type).base.at)
         frontier = seen = source.ids(np.unique(ordinals))
         found: list[pa.Table] = []
         for _ in range(expand.hops_max):
@@ -347,7 +345,7 @@ class Expander:
         if expand.hops_max > 1:
             ordinals, source = move(ordinals, source=source, target=target), target
         adjacency = make_adjacency(
-            make_topology(edges["src"], edges["dst"]),
+            make_topology(edges["src"], edges["dst"], ordinals=None),
             direction=expand.direction,
             source=source,
             target=target,
@@ -387,7 +385,7 @@ _FAR_ENDS = {Direction.OUT: ("dst",), Direction.IN: ("src",), Direction.BOTH: ("
 def _is_small(near: _Neighbours) -> bool:
     """Whether an expansion makes few rows, compared with the entries of its adjacency."""
     adjacency = near.adjacency
-    return int(adjacency.degrees[near.rows].sum()) * _PUSHED < len(adjacency.ends)
+    return int(adjacency.degrees_at(near.rows).sum()) * _PUSHED < adjacency.entry_count
 
 
 _PUSHED = 4
@@ -397,7 +395,7 @@ _PUSHED = 4
 def _push(target: str, near: _Neighbours, marks: Marks | None, relation: Relation) -> Relation:
     """Each entity at the far end, weighted by the rows that lead to it; drops other variables."""
     adjacency = near.adjacency
-    sent = np.bincount(near.rows, weights=relation.weights, minlength=len(adjacency.degrees))
+    sent = np.bincount(near.rows, weights=relation.weights, minlength=adjacency.source_count)
     arrived = adjacency.push(sent.astype(np.float64))
     require_exact(arrived)
     if marks is not None:

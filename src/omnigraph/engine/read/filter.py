@@ -130,7 +130,8 @@ class Filter:
             return np.zeros(len(ordinals), np.bool_)
         found = self.sources.text_index(table, name).holding(sought)
         if condition.is_negated:
-            found = ~found & table.column(name).is_valid().to_numpy(zero_copy_only=False)
+            texts = table.values(name, pa.string(), table.every())
+            found = ~found & texts.is_valid().to_numpy(zero_copy_only=False)
         return np.append(found, False)[places]
 
     def _marks(self, condition: Condition, relation: Relation, indexes: Indexes) -> Marks:

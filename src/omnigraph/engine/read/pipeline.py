@@ -30,7 +30,7 @@ from omnigraph.engine.read.entities import (
     EntityIndex,
     Indexes,
     Ordinals,
-    TableEntities,
+    WholeEntities,
     move,
     to_ordinals,
 )
@@ -60,7 +60,6 @@ from omnigraph.engine.rows.conditions import (
     BoundCondition,
     Column,
     Compare,
-    evaluate_mask,
     to_predicate,
 )
 from omnigraph.model.types import Scalar
@@ -134,7 +133,7 @@ class Pipeline:
         return _with(matches.parts, relation, matches)
 
     def _find_entities(
-        self, scan: NodeScan, pushed: Sequence[Condition], table: TableEntities
+        self, scan: NodeScan, pushed: Sequence[Condition], table: WholeEntities
     ) -> tuple[Ordinals, EntityIndex]:
         """The entities that pass the pushed filters, and the index of their ordinals."""
         bound = [self.matcher.bind(each) for each in pushed]
@@ -142,15 +141,13 @@ class Pipeline:
             return np.zeros(0, np.int64), table
         bound = [each for each in bound if each != ALWAYS]
         if not bound:
-            return table.every(), table
+            return table.present(), table
         found = self._find_by_key(scan, bound, table)
         if found is not None:
             return found, table
         names = _properties(pushed)
         if table.is_worth_reading(names):
-            columns = pa.table({name: table.column(name) for name in names})
-            marks = [evaluate_mask(each, columns).to_numpy(zero_copy_only=False) for each in bound]
-            return np.flatnonzero(np.logical_and.reduce(marks)), table
+            return table.matching(bound, names), table
         fetched = table.fetch(
             columns=self.properties.get(scan.variable, set()),
             predicate=And(tuple(to_predicate(each) for each in bound)),
@@ -158,7 +155,7 @@ class Pipeline:
         return fetched.every(), fetched
 
     def _find_by_key(
-        self, scan: NodeScan, bound: Sequence[BoundCondition], table: TableEntities
+        self, scan: NodeScan, bound: Sequence[BoundCondition], table: WholeEntities
     ) -> Ordinals | None:
         """The node whose key the only filter specifies.
 

@@ -21,7 +21,7 @@ from omnigraph.engine.read.entities import (
     EntityIndex,
     Indexes,
     Ordinals,
-    TableEntities,
+    WholeEntities,
     move,
 )
 from omnigraph.engine.read.filter import Filter
@@ -209,7 +209,7 @@ class Ranker:
         distances = column.distances(query, near)
         back = np.full(table.size, UNBOUND, np.int64)
         back[places] = ordinals
-        return _best(back[near], distances, table.id_keys(near), wanted)
+        return _best(back[near], distances, near, table, wanted)
 
     def _rank_bm25(
         self, ranking: Bm25, ordinals: Ordinals, index: EntityIndex, wanted: int | None
@@ -218,10 +218,10 @@ class Ranker:
         scores = self._relevance(ranking, table)[places]
         is_match = scores > 0
         matched, found = ordinals[is_match], scores[is_match]
-        best = _best(matched, -found, table.id_keys(places[is_match]), wanted)
+        best = _best(matched, -found, places[is_match], table, wanted)
         return Ranked(best.ordinals, -best.scores)
 
-    def _relevance(self, ranking: Bm25, table: TableEntities) -> Scores:
+    def _relevance(self, ranking: Bm25, table: WholeEntities) -> Scores:
         """The relevance of every entity of a type, followed by NaN, which `UNBOUND` indexes."""
         query = self.matcher.inputs.value_of(ranking.query)
         name = ranking.field.property
@@ -230,7 +230,7 @@ class Ranker:
         assert isinstance(query, str)
         return np.append(self.matcher.sources.text_index(table, name).score(query), np.nan)
 
-    def _distances(self, ranking: Nearest, table: TableEntities, places: Ordinals) -> Scores:
+    def _distances(self, ranking: Nearest, table: WholeEntities, places: Ordinals) -> Scores:
         query = self._vector(ranking)
         distances = np.full(len(places), np.nan)
         is_bound = places != UNBOUND
@@ -249,14 +249,21 @@ class Ranker:
 _NOTHING = Ranked(np.zeros(0, np.int64), np.zeros(0, np.float64))
 
 
-def _in_table(ordinals: Ordinals, index: EntityIndex) -> tuple[TableEntities, Ordinals]:
+def _in_table(ordinals: Ordinals, index: EntityIndex) -> tuple[WholeEntities, Ordinals]:
     """The index of the whole table, and the ordinals of entities in it."""
     return index.whole, move(ordinals, source=index, target=index.whole)
 
 
-def _best(ordinals: Ordinals, keys: Scores, ids: Ordinals, wanted: int | None) -> Ranked:
-    """Entities by ascending key, then by id."""
-    order = np.lexsort((ids, keys))[:wanted]
+def _best(
+    ordinals: Ordinals, keys: Scores, places: Ordinals, table: WholeEntities, wanted: int | None
+) -> Ranked:
+    """Entities by ascending key, then by id; `places` are their ordinals in the table."""
+    if wanted is not None and 0 < wanted < len(keys):
+        # Ids are compared only where they can decide.
+        last = np.partition(keys, wanted - 1)[wanted - 1]
+        is_near = ~(keys > last)
+        ordinals, keys, places = ordinals[is_near], keys[is_near], places[is_near]
+    order = np.lexsort((table.id_keys(places), keys))[:wanted]
     return Ranked(ordinals[order], keys[order])
 
 

@@ -202,6 +202,12 @@ class SecuredTables:
             added=self._select(after, delta.added, columns),
         )
 
+    def count_delta(self, old: TableVersion, new: TableVersion) -> int | None:
+        """None if the visible rows are not all rows; then they are not compared by address."""
+        if old in self.limit_by_version or new in self.limit_by_version:
+            return None
+        return self.tables.count_delta(old, new)
+
     def take(
         self, at: TableVersion, *, positions: npt.NDArray[np.int64], columns: Sequence[str]
     ) -> pa.Table:

@@ -251,6 +251,17 @@ def find_delta(
     )
 
 
+def count_delta(old: LanceDataset, new: LanceDataset) -> int:
+    """An estimate of the number of rows that only one of two versions has at their address."""
+    before, after = _name_different(old, new)
+    shared = before.keys() & after.keys()
+    alone = [before[name] for name in before.keys() - shared]
+    alone += [after[name] for name in after.keys() - shared]
+    # Exact if one version has all deletions of the other; two branches may have different ones.
+    deleted = (abs(before[name].num_deletions - after[name].num_deletions) for name in shared)
+    return sum(each.metadata.num_rows for each in alone) + sum(deleted)
+
+
 def _name_different(
     old: LanceDataset, new: LanceDataset
 ) -> tuple[dict[str, LanceFragment], dict[str, LanceFragment]]:

@@ -167,6 +167,15 @@ class LanceTables:
             )
             return TableDelta(deleted=read_rows(found.deleted), added=read_rows(found.added))
 
+    def count_delta(self, old: TableVersion, new: TableVersion) -> int | None:
+        assert old.ref.path == new.ref.path, "a delta is between versions of one table"
+        if old == new:
+            return 0
+        if self.column_numbers(old) != self.column_numbers(new):
+            return None
+        with self._reading(old) as before, self._reading(new) as after:
+            return delta.count_delta(before, after)
+
     def count(self, at: TableVersion, *, predicate: Predicate | None) -> int:
         with self._reading(at) as table:
             return table.count_rows(render_predicate(predicate, table.schema))

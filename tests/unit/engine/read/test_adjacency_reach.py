@@ -26,6 +26,7 @@ def adjacency_of(edges: Sequence[Edge]) -> Adjacency:
         np.array([end for ends in neighbours for end in ends], np.int64),
         None,
         NODES,
+        is_complete=True,
     )
 
 

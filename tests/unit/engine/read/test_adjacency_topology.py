@@ -35,6 +35,7 @@ def connect(
     topology = make_topology(
         pa.chunked_array([[source for source, _ in edges]], pa.string()),
         pa.chunked_array([[target for _, target in edges]], pa.string()),
+        ordinals=None,
     )
     return make_adjacency(
         topology,
@@ -179,6 +180,7 @@ def test_ids_in_several_chunks_are_still_the_same_nodes() -> None:
     topology = make_topology(
         pa.chunked_array([["a"], ["b", "a"]], pa.string()),
         pa.chunked_array([["b", "c"], ["c"]], pa.string()),
+        ordinals=None,
     )
 
     pairs = zip(topology.sources, topology.targets, strict=True)
@@ -222,7 +224,7 @@ def test_many_edges_are_counted_and_followed_as_their_halves_are() -> None:
     weights = np.arange(node_count, dtype=np.float64)
 
     whole, *halves = (
-        Adjacency(np.arange(len(part) // fan + 1) * fan, part, None, node_count)
+        Adjacency(np.arange(len(part) // fan + 1) * fan, part, None, node_count, is_complete=True)
         for part in (ends, *np.split(ends, 2))
     )
 

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress, pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +27,9 @@ from rapidfuzz.distance import Levenshtein
 from rapidfuzz.process import cdist
 
 from omnigraph.model import limits
+
+if TYPE_CHECKING:
+    from omnigraph.engine.read.entities import EntityDelta
 
 # Python's `\w` is its `isalnum` and the underscore.
 _RUN = re.compile(r"[^\W_]+")
@@ -209,6 +213,17 @@ class TextStatistics:
             Counter(self.text_count_by_stem) + Counter(other.text_count_by_stem),
         )
 
+    def minus(self, other: TextStatistics) -> TextStatistics:
+        """The statistics without those of a part of the column."""
+        return TextStatistics(
+            self.text_count - other.text_count,
+            self.word_count - other.word_count,
+            {
+                stem: count - other.text_count_by_stem.get(stem, 0)
+                for stem, count in self.text_count_by_stem.items()
+            },
+        )
+
 
 EMPTY_STATISTICS = TextStatistics(0, 0, {})
 
@@ -270,6 +285,17 @@ class TextIndex:
         """What these texts contribute to the statistics of a query."""
         return self._statistics(self._occurrences(query))
 
+    def statistics_at(self, query: str, texts: NDArray[np.int64]) -> TextStatistics:
+        """What some of these texts contribute to the statistics of a query."""
+        return TextStatistics(
+            text_count=len(texts) - int(np.count_nonzero(self.is_null[texts])),
+            word_count=int(self.lengths[texts].sum()),
+            text_count_by_stem={
+                each.stem: int(np.count_nonzero(np.isin(texts, each.positions)))
+                for each in self._occurrences(query)
+            },
+        )
+
     @property
     def nbytes(self) -> int:
         """The memory size in bytes."""
@@ -293,7 +319,8 @@ class TextIndex:
         average_length = statistics.word_count / max(text_count, 1)
         scores = np.zeros(len(self.lengths), np.float64)
         for each in occurrences:
-            with_stem = statistics.text_count_by_stem[each.stem]
+            # A stem that occurs only in texts that changed since is counted no more.
+            with_stem = statistics.text_count_by_stem.get(each.stem, 0)
             rarity = math.log(1 + (text_count - with_stem + 0.5) / (with_stem + 0.5))
             lengths = self.lengths[each.positions]
             crowding = 1 - _LENGTH_WEIGHT + _LENGTH_WEIGHT * lengths / average_length
@@ -337,6 +364,38 @@ class TextIndex:
                 most = min(edits, max(len(word), int(lengths.max())))
                 distances = cdist([word], others, scorer=Levenshtein.distance, score_cutoff=most)
                 yield similar[distances[0] <= most]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedTexts:
+    """The texts of a version: those of its base, and those of the rows that changed since.
+
+    Its positions are ordinals. It matches and scores as `TextIndex` does over all texts.
+    """
+
+    base: TextIndex
+    changed: TextIndex
+    delta: EntityDelta
+
+    def holding(self, sought: TextQuery) -> NDArray[np.bool_]:
+        """A mark for each ordinal whose text matches the query."""
+        found = np.zeros(self.delta.size, np.bool_)
+        found[: self.delta.base_size] = self.base.holding(sought)
+        found[self.delta.removed] = False
+        found[self.delta.ordinals] = self.changed.holding(sought)
+        return found
+
+    def score(self, query: str) -> NDArray[np.float64]:
+        """The BM25 score of each ordinal: 0 without a word of the query, NaN for a null."""
+        statistics = self.base.statistics(query)
+        if len(self.delta.dropped):
+            statistics = statistics.minus(self.base.statistics_at(query, self.delta.dropped))
+        statistics = statistics.plus(self.changed.statistics(query))
+        scores = np.full(self.delta.size, np.nan)
+        scores[: self.delta.base_size] = self.base.score_within(query, statistics)
+        scores[self.delta.removed] = np.nan
+        scores[self.delta.ordinals] = self.changed.score_within(query, statistics)
+        return scores
 
 
 def build_text_index(texts: pa.Array) -> TextIndex:

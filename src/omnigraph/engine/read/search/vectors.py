@@ -8,12 +8,16 @@ not know ids: the caller breaks ties among the candidates.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from omnigraph.model import limits
+
+if TYPE_CHECKING:
+    from omnigraph.engine.read.entities import EntityDelta
 
 # Half the distance between 1 and the next single-precision number.
 _ROUNDING = 2.0**-24
@@ -98,6 +102,41 @@ class VectorColumn:
         estimates[is_unknown] = 0.0
         errors[is_unknown] = np.inf
         return estimates, errors
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedVectors:
+    """The vectors of a version: those of its base, and those of the rows that changed since.
+
+    Its positions are ordinals. It finds and measures as `VectorColumn` does over all vectors.
+    """
+
+    base: VectorColumn
+    changed: VectorColumn
+    delta: EntityDelta
+
+    def nearest(
+        self, query: NDArray[np.float32], k: int, among: NDArray[np.bool_] | None
+    ) -> NDArray[np.int64]:
+        """Every ordinal that may be one of the k nearest, and few others, in ascending order."""
+        if among is None:
+            among = np.ones(self.delta.size, np.bool_)
+        is_valid = among[: self.delta.base_size].copy()
+        is_valid[self.delta.dropped] = False
+        old = self.base.nearest(query, k, is_valid)
+        new = self.changed.nearest(query, k, among[self.delta.ordinals])
+        return np.sort(np.concatenate([old, self.delta.ordinals[new]]))
+
+    def distances(
+        self, query: NDArray[np.float32], positions: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """The Euclidean distance of each ordinal, or NaN without a vector."""
+        rows = self.delta.rows_at(positions)
+        is_changed = rows >= 0
+        found = np.empty(len(positions), np.float64)
+        found[is_changed] = self.changed.distances(query, rows[is_changed])
+        found[~is_changed] = self.base.distances(query, positions[~is_changed])
+        return found
 
 
 def vector_column(vectors: pa.Array) -> VectorColumn:
