@@ -99,7 +99,8 @@ def _find_known(ids: pa.Array, known: EntityDelta, base: TableEntities) -> Ordin
     ordinals: Ordinals = np.append(known.ordinals, UNBOUND)[rows]
     in_base = np.flatnonzero(rows == UNBOUND)
     if len(in_base):
-        ordinals[in_base] = base.find(ids.take(pa.array(in_base)))
+        # Not `base.find`, which indexes ids that are looked up repeatedly: those of edges are many.
+        ordinals[in_base] = find_all(ids.take(pa.array(in_base)), base.column("id"))
     return ordinals
 
 
