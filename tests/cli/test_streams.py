@@ -33,11 +33,11 @@ def test_a_closed_standard_input_is_an_empty_one(tmp_path: Path, arguments: list
     assert "Traceback" not in ended.err
 
 
-def test_a_login_without_an_input_says_that_the_token_is_blank(tmp_path: Path) -> None:
+def test_a_login_without_an_input_says_that_the_token_is_empty(tmp_path: Path) -> None:
     ended = _run("<&-", "login", "prod", home=tmp_path)
 
     assert ended.code == 1
-    assert "blank" in ended.err
+    assert "the token is empty" in ended.err
 
 
 def test_a_write_without_any_stream_is_done(tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ from omnigraph.engine.settings import make_settings
 from omnigraph.model.limits import CHANGED_ROWS_MAX
 from omnigraph.model.ports import Event, Phase
 from tests.support.graphs import Record, build_graph, edge, ndjson, node
+from tests.support.later_graphs import open_later
 from tests.support.queries import query
-from tests.support.upkeep import open_later
 
 SCHEMA = """
 node Person { name: String @key  age: I32?  bio: String?  tags: [String]?  face: Vector(2)? }

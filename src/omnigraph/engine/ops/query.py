@@ -160,9 +160,7 @@ def explain_query(plan: Plan, *, basis: Basis, path: ReadPath) -> str:
     return Explainer(pipeline.sources, pipeline.expander).explain(plan)
 
 
-def _open_pipeline(
-    call: QueryCall, basis: Basis, path: ReadPath, *, uses_bases: bool
-) -> Pipeline:
+def _open_pipeline(call: QueryCall, basis: Basis, path: ReadPath, *, uses_bases: bool) -> Pipeline:
     cache = path.cache.of(path.tables.generation())
     budget = Budget(path.allowance)
     sources = Sources(
