@@ -31,10 +31,7 @@ SPARK_MUTANTS = (
     Mutant(
         "take over an existing table branch, whatever was added to it",
         (Edit(FORKS, "if tables.is_fresh_fork(line, of=entry.at):", "if line:"),),
-        (
-            f"{FILES}::test_files_in_the_folder_of_a_line_that_a_dead_writer_moved"
-            "_are_not_missed_in_silence",
-        ),
+        (f"{FILES}::test_files_of_a_table_branch_moved_by_a_killed_writer_are_not_silently_lost",),
     ),
     Mutant(
         "remove a new table branch, with the files staged there",
