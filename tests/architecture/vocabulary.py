@@ -153,11 +153,6 @@ _EXEMPT: Mapping[str, frozenset[str]] = {
     "src/omnigraph/model/ports.py": frozenset({"heal"}),
     "src/omnigraph/storage/external_files.py": frozenset({"tell"}),
     "tests/behaviour/maintenance/test_repair.py": frozenset({"healed"}),
-    "tests/behaviour/queries/test_mutations.py": frozenset({"crew"}),
-    "tests/behaviour/queries/test_patterns.py": frozenset({"crew"}),
-    "tests/behaviour/queries/test_results.py": frozenset({"crew"}),
-    "tests/behaviour/schema/test_cases.py": frozenset({"crew"}),
-    "tests/behaviour/schema/test_migration_planning.py": frozenset({"crew"}),
 }
 
 

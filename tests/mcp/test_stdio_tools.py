@@ -287,7 +287,7 @@ def test_only_the_agents_own_branch_is_created_on_demand(agent: Agent) -> None:
         ({}, "parameter 'name' not provided"),
         ({"name": 7}, "a string is needed, not a number"),
         ({"name": "Alice", "nmae": "x"}, "the query declares no such parameter"),
-        ({"name": "Alice", "branch": "a..b"}, "no branch name: "),
+        ({"name": "Alice", "branch": "a..b"}, "invalid branch 'a..b'"),
         ({"name": "Alice", "branch": "main", "commit": "x"}, "not at both"),
     ],
 )

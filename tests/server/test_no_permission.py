@@ -115,7 +115,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def receipt(server: Server) -> dict[str, object]:
-    """The receipt the Rita was with a retrieval."""
+    """The receipt that Rita got with a retrieval."""
     response = server.request(
         "POST", "/graphs/default/retrieve", token=TOKENS["rita"], json={"text": "motto"}
     )

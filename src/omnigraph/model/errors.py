@@ -175,7 +175,7 @@ class InvalidNameError(RequestError):
     """A name violates the naming rule of its kind."""
 
     def __init__(self, *, kind: str, name: str, rule: str) -> None:
-        super().__init__(f"{name!r} is no {kind} name: {rule}")
+        super().__init__(f"invalid {kind} {name!r}: {rule}")
         self.kind, self.name = kind, name
 
 

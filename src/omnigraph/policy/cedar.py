@@ -275,5 +275,5 @@ def _decode(content: bytes, path: Path) -> str:
         return content.decode()
     except UnicodeDecodeError as error:
         raise InvalidValueError(
-            subject=path.name, expected="UTF-8 text", value=None, problem="it is no UTF-8 text"
+            subject=path.name, expected="UTF-8 text", value=None, problem="it is not valid UTF-8"
         ) from error

@@ -166,7 +166,7 @@ def test_a_policy_that_is_too_long_or_not_text_is_refused(tmp_path: Path) -> Non
     with pytest.raises(LimitExceededError):
         _cedar_gate(tmp_path, " " * (POLICY_BYTES_MAX + 1))
     (tmp_path / "roles.cedar").write_bytes(b"\xff")
-    with pytest.raises(InvalidValueError, match="no UTF-8 text"):
+    with pytest.raises(InvalidValueError, match="not valid UTF-8"):
         open_gate(tmp_path / "roles.cedar", kind=BundleKind.GRAPH, graph_id="default")
 
 

@@ -227,7 +227,7 @@ def test_a_version_that_only_a_cache_uses_may_be_cleaned_up(tmp_path: Path) -> N
     graph = made_graph(tmp_path)
     text = query("match { $p: Person  $p knows $q } return { $p.name, $q.name }")
     graph.query(text)
-    graph.mutate(query('update Person set { age: 3 } where name != "nobody"'))
+    graph.mutate(query('update Person set { age: 3 } where name != "none"'))
     graph.query(text)
     open_later(tmp_path).cleanup(keep=1)
 

@@ -588,7 +588,7 @@ def generated_graph(path: Path, records: Mapping[str, Sequence[tuple[object, ...
 
 
 def retrieve(graph: Graph, request: RetrievalInput, *, branch: str = "main") -> Retrieval:
-    """The result of the graph graph of request the the oracle gets too."""
+    """The result of the graph for a request that the oracle gets too."""
     has_vectors = request.vector is not None
     return graph.retrieve(
         request.text,

@@ -20,7 +20,7 @@ ARCHIVE_BYTES_MAX = 400_000
 
 @pytest.fixture(params=ARCHIVES, ids=lambda path: path.name)
 def archived(request: pytest.FixtureRequest) -> Iterator[Archive]:
-    """A copy of   files that an earlier version wrote."""
+    """A copy of the files that an earlier version wrote."""
     with unpacked(request.param) as found:
         yield found
 

@@ -122,7 +122,7 @@ rules:
         ("version: 1\ngroups: {a: [x], 'a ': [y]}", "another group has this name"),
         ("version: 1\ngroups: [team]", "expected fields"),
         ('version: 1\ngroups: {team: ["a\\nb"]}', "contains unprintable characters"),
-        ("version: 1\nprotected_branches: ['a b']", "branch name: it is made of"),
+        ("version: 1\nprotected_branches: ['a b']", "invalid branch 'a b': it is made of"),
         ("version: 1\nprotected_branches: main", "expected a list, not a text"),
         ("version: 1\nprotected_branch: [main]", "did you mean `protected_branches`"),
         ("version: 1\nversion: 1", "line 2: `version` is repeated"),

@@ -226,7 +226,7 @@ class ChangedAdjacency:
     def _locate(self, ordinals: Ordinals) -> tuple[Ordinals, Ordinals]:
         """The place of the first neighbour, and the number of neighbours, of some ordinals."""
         rows = np.searchsorted(self.sources, ordinals)
-        # The element that is appended is no ordinal.
+        # No ordinal is equal to the element that is appended.
         is_changed = np.append(self.sources, UNBOUND)[rows] == ordinals
         # Ordinals after those of the base have neighbours only if they are among the changed ones.
         old = np.where(ordinals < self.base.source_count, ordinals, 0)

@@ -265,7 +265,7 @@ def _decode_text(content: bytes) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        raise SchemaChangedError(reason=f"{SOURCE_FILE} is no UTF-8 text; {_UNDO}") from error
+        raise SchemaChangedError(reason=f"{SOURCE_FILE} is not valid UTF-8; {_UNDO}") from error
 
 
 def _decode_state(content: bytes) -> object:
