@@ -56,5 +56,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def spark() -> Iterator[SparkSession]:
     """The Spark session of this process, started on first use."""
     # Importing PySpark takes longer than most tests do.
-    with import_module("tests.support.spark").warm_session() as running:
+    with import_module("tests.support.spark").warmed_up_session() as running:
         yield running
