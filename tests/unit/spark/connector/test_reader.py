@@ -88,7 +88,7 @@ def test_what_is_known_of_other_columns_stays() -> None:
     )
 
     known = find_predicate(fold_missing_columns(condition, stored={"name"}))
-    assert render_predicate(known, pa.schema([])) == "(`name` = 'x')"
+    assert render_predicate(known, pa.schema([])) == "`name` = 'x'"
 
 
 def test_columns_come_in_the_requested_order() -> None:
