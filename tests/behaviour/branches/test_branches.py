@@ -165,7 +165,7 @@ def test_e16_a_fork_that_the_storage_refuses_is_an_error_and_deletes_nothing(
     tables = RecordingTables(stores.tables, fault)
     graph = Graph(settings, replace(stores, tables=tables), actor=None, is_read_only=False)
 
-    with pytest.raises(UnavailableError, match="did not answer"):
+    with pytest.raises(UnavailableError, match="did not respond"):
         graph.mutate(EVE, branch="feature")
 
     assert fault.hit == "fork"

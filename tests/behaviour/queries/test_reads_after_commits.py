@@ -116,6 +116,7 @@ def merge_branch(graph: Graph) -> None:
     graph.mutate(query('insert Person { name: "zoe", bio: "red" }'), branch="side")
     results(graph, branch="side")
     graph.merge("side", into="main")
+    graph.delete_branch("side")
 
 
 def optimize(graph: Graph) -> None:

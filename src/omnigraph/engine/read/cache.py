@@ -26,6 +26,7 @@ from omnigraph.engine.read.entities import (
 from omnigraph.engine.read.search.vectors import ChangedVectors, VectorColumn, vector_column
 from omnigraph.engine.state.manifest import Entry, Snapshot, make_table_key
 from omnigraph.model.catalog import Catalog, TypeKind
+from omnigraph.model.errors import CorruptError, NotFoundError
 from omnigraph.model.limits import CACHED_COLUMN_BYTES_MAX, CACHED_SEARCH_BYTES_MAX
 from omnigraph.model.ports import Observer
 from omnigraph.model.runtime import lazy_module
@@ -173,10 +174,10 @@ class Sources:
     def _open(self, entry: Entry) -> WholeEntities:
         at = entry.at
         delta = self._find_delta(entry) if self._uses_bases else None
-        if delta is None or delta.base == at:
-            return self._base(at, entry.row_count)
-        base = self._base(delta.base, delta.base_size)
-        return ChangedEntities(at, base=base, delta=delta, tables=self.tables)
+        if delta is not None and delta.base != at:
+            return ChangedEntities(at, base=self._base(delta), delta=delta, tables=self.tables)
+        schema = self.tables.schema(at)
+        return self._base(make_delta(at, size=entry.row_count, schema=schema))
 
     def _find_delta(self, entry: Entry) -> EntityDelta | None:
         at, deltas = entry.at, self.cache.deltas
@@ -195,13 +196,23 @@ class Sources:
         for known_at, known in self.cache.deltas.recent(at.ref.path):
             if not self.cache.has_any(known.base, known.rows.column_names):
                 continue
-            base = self._base(known.base, known.base_size)
-            found = follow(known, known_at, at, base=base, tables=self.tables)
+            base = self._base(known)
+            try:
+                found = follow(known, known_at, at, base=base, tables=self.tables)
+            except (CorruptError, NotFoundError):
+                # The version to read is not affected; a fault of its own is found when it is read.
+                self.cache.deltas.forget(known_at)
+                continue
             if found is not None:
                 return found
         return None
 
-    def _base(self, at: TableVersion, size: int) -> TableEntities:
+    def _base(self, delta: EntityDelta) -> TableEntities:
         return TableEntities(
-            at, size=size, tables=self.tables, cache=self.cache.columns, budget=self._budget
+            delta.base,
+            size=delta.base_size,
+            names=delta.rows.column_names,
+            tables=self.tables,
+            cache=self.cache.columns,
+            budget=self._budget,
         )

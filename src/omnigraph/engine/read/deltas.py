@@ -25,7 +25,7 @@ from omnigraph.engine.read.entities import (
     find_all,
     one_chunk,
 )
-from omnigraph.model.errors import CorruptError, LimitExceededError, NotFoundError
+from omnigraph.model.errors import LimitExceededError
 from omnigraph.model.limits import CHANGED_BYTES_MAX, CHANGED_ROWS_MAX, KNOWN_DELTAS_MAX
 from omnigraph.storage.ports import RowReader, TableDelta, TableVersion
 
@@ -48,19 +48,21 @@ def follow(
     base: TableEntities,
     tables: RowReader,
 ) -> EntityDelta | None:
-    """The delta of a version, from that of another; None if too much changed between them."""
+    """The delta of a version, from that of another; None if too much changed between them.
+
+    Raises `NotFoundError` or `CorruptError` if the known version or the base was deleted since.
+    """
     if any(pa.types.is_large_binary(each.type) for each in known.rows.schema):
         # Blobs are read one at a time, and never held beside other rows.
         return None
+    count = tables.count_delta(known_at, at)
+    if count is None or count + known.row_count > CHANGED_ROWS_MAX:
+        return None
+    step = tables.find_delta(known_at, at, columns=known.rows.column_names)
     try:
-        count = tables.count_delta(known_at, at)
-        if count is None or count + known.row_count > CHANGED_ROWS_MAX:
-            return None
-        step = tables.find_delta(known_at, at, columns=known.rows.column_names)
         found = _extend(known, step, base)
-    except (CorruptError, LimitExceededError, NotFoundError):
-        # The known version or the base was cleaned up, or its ids exceed the budget; the version to
-        # read is not affected.
+    except LimitExceededError:
+        # The ids of the base exceed what this read may use.
         return None
     return None if found is None or found.row_count > CHANGED_ROWS_MAX else found
 
@@ -140,6 +142,11 @@ class DeltaCache:
         with self._lock:
             every = reversed(self._delta_by_version.items())
             return [each for each in every if each[0].ref.path == path][:_TRIED_MAX]
+
+    def forget(self, at: TableVersion) -> None:
+        """Forget the delta of a version that was deleted."""
+        with self._lock:
+            self._delta_by_version.pop(at, None)
 
     def clear(self) -> None:
         """Forget all deltas, so that every version becomes its own base."""

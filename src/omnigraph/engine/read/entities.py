@@ -207,6 +207,7 @@ class TableEntities:
         at: TableVersion,
         *,
         size: int,
+        names: Iterable[str],
         tables: RowReader,
         cache: ColumnCache,
         budget: Budget,
@@ -216,7 +217,7 @@ class TableEntities:
         self._tables = tables
         self._cache = cache
         self._budget = budget
-        self._names = frozenset(tables.schema(at).names)
+        self._names = frozenset(names)
 
     @property
     def whole(self) -> TableEntities:
