@@ -190,9 +190,7 @@ def compare_rows(
     For each id, all rows that are not at the same location in both states must be included.
     """
     schema = table_schema(declared)
-    removed, added = (
-        complete(rows, schema).take(pc.sort_indices(rows["id"])) for rows in (removed, added)
-    )
+    removed, added = (complete(rows, schema).sort_by("id") for rows in (removed, added))
     # An id occurs once in a version, so an id that appeared and did not disappear is new.
     place = pc.index_in(added["id"], value_set=removed["id"])
     is_known = place.is_valid()
