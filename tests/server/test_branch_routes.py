@@ -66,7 +66,7 @@ def test_a_name_is_given_once(client: httpx.Client) -> None:  # case 41
 def test_an_invalid_branch_name_is_refused_with_the_rule(client: httpx.Client, name: str) -> None:
     response = client.post(f"{G}/branches", json={"name": name})
 
-    require_refused(response, 400, code="bad_request", says="branch name")
+    require_refused(response, 400, code="bad_request", says="invalid branch")
 
 
 def test_a_branch_of_a_missing_one_is_not_found(client: httpx.Client) -> None:
