@@ -271,6 +271,6 @@ def test_an_interrupted_write_is_not_reported_as_undone() -> None:
             _, said = child.communicate()
 
     assert child.returncode == 1
-    assert "may have been done" in said
+    assert "may have completed" in said
     assert f"Try: omnigraph log --server {server.url} --graph g" in said
     assert "Traceback" not in said
