@@ -456,7 +456,7 @@ def test_a_load_whose_job_the_server_lost_is_retried() -> None:
         "engine": "inline",
     }
     reports: list[tuple[str, int, int | None]] = []
-    # The job is polled and cancelled, and   load is sent again without a job.
+    # The job is polled and cancelled, and the load is sent again without a job.
     turns = (responds(job, status=202), forgotten, forgotten, responds(loaded))
     with scripted_server(*turns) as server:
         done = connect(server.url, waits=[]).load(

@@ -1,5 +1,6 @@
-"""Queries on a handle that stays open while rows change: as on a new handle, and without reading
-whole tables again.
+"""A handle that stays open while rows change returns what a new handle returns.
+
+After a commit of a few rows it does not read whole tables again.
 """
 
 from __future__ import annotations

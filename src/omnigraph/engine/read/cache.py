@@ -99,8 +99,8 @@ class TableCache:
 class Sources:
     """The tables of one snapshot, as one read accesses them.
 
-    With `uses_bases`, a table is read with what is cached of another version where little changed
-    between the two. A read then fails if that version was cleaned up and something is not cached.
+    With `uses_bases`, a table is read with what is cached of another version, its base, if few rows
+    differ. Such a read fails if it needs a column that is not cached and the base was deleted.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Sources:
 
     @property
     def has_bases(self) -> bool:
-        """Whether a table is read with what is cached of another version."""
+        """Whether any table is read with a base."""
         return any(isinstance(each, ChangedEntities) for each in self._indexes.values())
 
     def node_entry(self, type_name: str) -> Entry:

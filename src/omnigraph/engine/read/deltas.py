@@ -80,7 +80,7 @@ def _extend(known: EntityDelta, step: TableDelta, base: TableEntities) -> Entity
     ordinals = np.where(ordinals == UNBOUND, earlier, ordinals)
     is_new = ordinals == UNBOUND
     ordinals[is_new] = known.size + np.arange(np.count_nonzero(is_new))
-    is_valid = pc.invert(pc.is_in(known.ids, value_set=left))
+    is_unchanged = pc.invert(pc.is_in(known.ids, value_set=left))
     removed_ids = pa.concat_arrays([known.removed_ids, left])
     is_removed = pc.invert(pc.is_in(removed_ids, value_set=added))
     removed = np.concatenate([known.removed, left_ordinals])
@@ -88,8 +88,8 @@ def _extend(known: EntityDelta, step: TableDelta, base: TableEntities) -> Entity
         base=known.base,
         base_size=known.base_size,
         size=known.size + int(np.count_nonzero(is_new)),
-        rows=pa.concat_tables([known.rows.filter(is_valid), added_rows]).combine_chunks(),
-        ordinals=np.concatenate([known.ordinals[_to_marks(is_valid)], ordinals]),
+        rows=pa.concat_tables([known.rows.filter(is_unchanged), added_rows]).combine_chunks(),
+        ordinals=np.concatenate([known.ordinals[_to_marks(is_unchanged)], ordinals]),
         removed=removed[_to_marks(is_removed)],
         removed_ids=removed_ids.filter(is_removed),
     )
