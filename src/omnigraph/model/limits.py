@@ -273,8 +273,11 @@ CACHED_TYPE_ROWS_MAX = 4_000_000
 CHANGED_ROWS_MAX = 4_096
 """Most rows by which a read differs from what is cached of an earlier version of the table."""
 
-CHANGED_BYTES_MAX = 64 * 1024 * 1024
-"""Most memory of an open graph for rows that changed since the cached versions."""
+CHANGED_BYTES_MAX = 8 * 1024 * 1024
+"""Most memory for the rows of one version that differ from a cached one: they are copied."""
+
+DELTAS_BYTES_MAX = 128 * 1024 * 1024
+"""Most memory of an open graph for all these rows; those of many types have to fit."""
 
 KNOWN_DELTAS_MAX = 1_024
 """Most table versions whose difference from a cached version an open graph holds."""

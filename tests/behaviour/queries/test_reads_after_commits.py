@@ -17,7 +17,7 @@ import omnigraph
 from omnigraph import Graph
 from omnigraph.engine.graph import open_graph
 from omnigraph.engine.settings import make_settings
-from omnigraph.model.limits import CHANGED_ROWS_MAX
+from omnigraph.model.limits import CHANGED_BYTES_MAX, CHANGED_ROWS_MAX
 from omnigraph.model.ports import Event, Phase
 from tests.support.graphs import Record, build_graph, edge, ndjson, node
 from tests.support.later_graphs import open_later
@@ -223,6 +223,23 @@ def test_a_commit_of_many_rows_is_read_whole(tmp_path: Path) -> None:
 
     counted = graph.query(query("match { $p: Person  $p.age = 3 } return { count(*) as n }"))
     assert counted.rows == [{"n": len(names) + 1}]
+
+
+def test_a_commit_of_large_rows_is_read_once(tmp_path: Path) -> None:
+    made_graph(tmp_path).close()
+    observer = CountingObserver()
+    settings = make_settings(str(tmp_path), storage_options=None, durability="relaxed")
+    graph = open_graph(replace(settings, observer=observer), actor=None, is_read_only=False)
+    text = query("match { $p: Person  $p.age = 3 } return { $p.name, $p.bio }")
+    graph.query(text)
+    graph.load(
+        {"Person": [{"name": "gus", "age": 3, "bio": "x" * CHANGED_BYTES_MAX}]}, mode="append"
+    )
+    found = graph.query(text).rows
+    observer.events.clear()
+
+    assert graph.query(text).rows == found
+    assert not observer.events[Event.CACHE_MISS]
 
 
 def test_a_version_that_only_a_cache_uses_may_be_cleaned_up(tmp_path: Path) -> None:

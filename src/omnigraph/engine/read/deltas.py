@@ -26,7 +26,12 @@ from omnigraph.engine.read.entities import (
     one_chunk,
 )
 from omnigraph.model.errors import LimitExceededError
-from omnigraph.model.limits import CHANGED_BYTES_MAX, CHANGED_ROWS_MAX, KNOWN_DELTAS_MAX
+from omnigraph.model.limits import (
+    CHANGED_BYTES_MAX,
+    CHANGED_ROWS_MAX,
+    DELTAS_BYTES_MAX,
+    KNOWN_DELTAS_MAX,
+)
 from omnigraph.storage.ports import RowReader, TableDelta, TableVersion
 
 _TRIED_MAX = 3
@@ -64,7 +69,10 @@ def follow(
     except LimitExceededError:
         # The ids of the base exceed what this read may use.
         return None
-    return None if found is None or found.row_count > CHANGED_ROWS_MAX else found
+    # The estimate may be too low, and rows may be large.
+    if found is None or found.row_count > CHANGED_ROWS_MAX or found.nbytes > CHANGED_BYTES_MAX:
+        return None
+    return found
 
 
 def _extend(known: EntityDelta, step: TableDelta, base: TableEntities) -> EntityDelta | None:
@@ -133,7 +141,7 @@ class DeltaCache:
             known[at] = delta
             known.move_to_end(at)
             size = sum(each.nbytes for each in known.values())
-            while len(known) > KNOWN_DELTAS_MAX or (size > CHANGED_BYTES_MAX and known):
+            while len(known) > KNOWN_DELTAS_MAX or (size > DELTAS_BYTES_MAX and known):
                 _, dropped = known.popitem(last=False)
                 size -= dropped.nbytes
 
