@@ -66,6 +66,8 @@ IN_NAMES: Mapping[str, str] = {
     "moment": "timestamp",
     "moments": "timestamps",
     "nobody": "no caller; no process",
+    "parting": "merge base; fork point",
+    "partings": "merge bases; fork points",
     "permitted": "visible; row-level security",
     "placing": "write placement",
     "portion": "split; partition",

@@ -65,10 +65,10 @@ class Story:
         first, *others = self.last_in_common(one, other)
         base = self.states[first]
         for each in others:
-            parting = self.last_in_common(first, each)
-            if len(parting) > 1:
+            merge_base = self.last_in_common(first, each)
+            if len(merge_base) > 1:
                 return None
-            was, is_now = self.states[parting[0]], self.states[each]
+            was, is_now = self.states[merge_base[0]], self.states[each]
             merged = merge_rows(was, is_now, base, by_property=True)
             if merged.conflicts:
                 return None

@@ -125,7 +125,7 @@ RECOVERY_MUTANTS = (
         (
             Edit(
                 "engine/commit/staging.py",
-                "        tables.delete_branch(line)\n",
+                "        tables.delete_branch(table_branch)\n",
                 "        return replace(entry, branch=branch)\n",
             ),
         ),

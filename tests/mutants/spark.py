@@ -30,12 +30,16 @@ SPARK_MUTANTS = (
     ),
     Mutant(
         "take over an existing table branch, whatever was added to it",
-        (Edit(FORKS, "if tables.is_fresh_fork(line, of=entry.at):", "if line:"),),
+        (Edit(FORKS, "if tables.is_fresh_fork(table_branch, of=entry.at):", "if table_branch:"),),
         (f"{FILES}::test_files_of_a_table_branch_moved_by_a_killed_writer_are_not_silently_lost",),
     ),
     Mutant(
         "remove a new table branch, with the files staged there",
-        (Edit(FORKS, "if tables.is_fresh_fork(line, of=entry.at):", "if not line:"),),
+        (
+            Edit(
+                FORKS, "if tables.is_fresh_fork(table_branch, of=entry.at):", "if not table_branch:"
+            ),
+        ),
         (OVERTAKEN,),
     ),
     # Rows that are replaced

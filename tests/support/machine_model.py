@@ -178,9 +178,9 @@ class ModelHistory:
         first, taken = stored_rows(opened[0].state, name), dict[str, Row | None]()
         for each in opened[1:]:
             last, earlier = self._shared(opened[0].id, each.id)
-            parting = next(known for known in (*last, *earlier) if self.is_readable(known))
+            merge_base = next(known for known in (*last, *earlier) if self.is_readable(known))
             merged = merge_rows(
-                stored_rows(parting.state, name),
+                stored_rows(merge_base.state, name),
                 stored_rows(each.state, name),
                 first,
                 by_property=True,

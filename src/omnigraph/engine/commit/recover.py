@@ -451,12 +451,12 @@ class Recoverer:
 
 
 def _lock_keys(sidecar: Sidecar) -> list[LockKey]:
-    line = table_branch_of(sidecar.branch)
+    own = table_branch_of(sidecar.branch)
     tables = {pin.table_key for pin in sidecar.pins} | set(sidecar.relied_on)
     if sidecar.schema is not None and not changes_schema(sidecar):
         # The types that a branch is catching up with.
         tables |= {each.table_key for each in sidecar.schema.registered}
-    keys = [LockKey(table_key, line) for table_key in tables]
+    keys = [LockKey(table_key, own) for table_key in tables]
     if sidecar.notes.request is not None:
         keys.append(request_lock(sidecar.notes.request.key, sidecar.branch))
     return [*keys, SCHEMA_LOCK] if changes_schema(sidecar) else keys

@@ -201,9 +201,9 @@ def fork(
             table_key=entry.table_key, expected=entry.version, actual=current.version
         )
     failpoints.maybe_fail(Failpoint.FORK_BEFORE_CLASSIFY)
-    line = TableRef(entry.path, branch)
+    table_branch = TableRef(entry.path, branch)
     if branch in tables.branches(entry.path):
-        if tables.is_fresh_fork(line, of=entry.at):
+        if tables.is_fresh_fork(table_branch, of=entry.at):
             # Nothing was ever added to the table branch. It may hold files that a long write is
             # about to reference.
             return replace(entry, branch=branch)
@@ -211,14 +211,14 @@ def fork(
         # The table branch existed before this check, so if the locks are still held, no process has
         # published it.
         require_locks_held(held)
-        tables.delete_branch(line)
+        tables.delete_branch(table_branch)
     try:
         tables.fork(entry.at, branch=branch)
     except AlreadyExistsError as error:
         # Only a process that took the locks creates it at the same time.
         raise ReadSetChangedError(
-            member=f"the line of {type_name_of(entry.table_key)}",
-            expected="none",
-            actual="one that another process made",
+            member=f"{type_name_of(entry.table_key)} on branch '{branch}'",
+            expected="unwritten",
+            actual="written by another process",
         ) from error
     return replace(entry, branch=branch)

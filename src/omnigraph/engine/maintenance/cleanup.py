@@ -61,20 +61,20 @@ Looked = TypeVar("Looked")
 class RequiredVersions:
     """The table versions that must not be deleted.
 
-    `versions` are single versions. `first_by_line` maps a table branch to a version from which on
-    all are required. `lines` are the table branches that branches name, and `tags` the tags that
-    were read.
+    `versions` are single versions. `first_by_table_branch` maps a table branch to a version from
+    which on all are required. `table_branches` are those that branches name, and `tags` the tags
+    that were read.
     """
 
     path: WritePath
     versions: set[TableVersion] = field(default_factory=set)
-    first_by_line: dict[TableRef, int] = field(default_factory=dict)
-    lines: set[TableRef] = field(default_factory=set)
+    first_by_table_branch: dict[TableRef, int] = field(default_factory=dict)
+    table_branches: set[TableRef] = field(default_factory=set)
     tags: set[str] = field(default_factory=set)
 
     def has(self, at: TableVersion) -> bool:
         """Whether a version is required."""
-        first = self.first_by_line.get(at.ref)
+        first = self.first_by_table_branch.get(at.ref)
         return at in self.versions or (first is not None and at.version >= first)
 
     def find_tagged_since(self) -> frozenset[TableVersion]:
@@ -86,18 +86,20 @@ class RequiredVersions:
         """Add the versions that refs need, or that a branch has named since a timestamp."""
         for state in states.values():
             self._add(state.snapshot)
-            self.lines.update(entry.at.ref for entry in state.snapshot)
+            self.table_branches.update(entry.at.ref for entry in state.snapshot)
             self._add_recent(state, since)
         tags = list_tags(self.path.stores.objects)
         self.tags.update(tag.name for tag in tags)
         self.versions.update(self._find_tagged(tags))
-        self._add_partings(states)
+        self._add_fork_points(states)
 
     def _add(self, snapshot: Snapshot) -> None:
         self.versions.update(entry.at for entry in snapshot)
 
-    def _add_since(self, line: TableRef, version: int) -> None:
-        self.first_by_line[line] = min(version, self.first_by_line.get(line, version))
+    def _add_since(self, table_branch: TableRef, version: int) -> None:
+        self.first_by_table_branch[table_branch] = min(
+            version, self.first_by_table_branch.get(table_branch, version)
+        )
 
     def _add_recent(self, state: ManifestState, since: datetime) -> None:
         """Add the versions that a branch has named since a timestamp.
@@ -116,9 +118,9 @@ class RequiredVersions:
         for entry in state.snapshot:
             if entry.branch == own and entry.at.ref not in named:
                 named[entry.at.ref] = 0
-        for line, first in named.items():
-            if line.branch == own:
-                self._add_since(line, first)
+        for table_branch, first in named.items():
+            if table_branch.branch == own:
+                self._add_since(table_branch, first)
 
     def _find_tagged(self, tags: Iterable[Tag]) -> frozenset[TableVersion]:
         found = (
@@ -126,10 +128,10 @@ class RequiredVersions:
         )
         return frozenset(entry.at for snapshot in found if snapshot for entry in snapshot)
 
-    def _add_partings(self, states: Mapping[BranchName, ManifestState]) -> None:
+    def _add_fork_points(self, states: Mapping[BranchName, ManifestState]) -> None:
         """Add the states at the fork points of the branches, which merges use as their base."""
         known: dict[str, Ancestor] = {}
-        lines_by_head: dict[str, set[TableRef]] = defaultdict(set)
+        table_branches_by_head: dict[str, set[TableRef]] = defaultdict(set)
         for state in states.values():
             own = table_branch_of(state.branch)
             # The commits made on the branch itself, without those inherited from another branch.
@@ -139,7 +141,7 @@ class RequiredVersions:
             rows = tables.scan(state.at, columns=STATE_COLUMNS, predicate=predicate)
             known |= gather_ancestry(decode_commits(rows))
             paths = state.path_by_table.values()
-            lines_by_head[state.head.id] |= {TableRef(each, own) for each in paths}
+            table_branches_by_head[state.head.id] |= {TableRef(each, own) for each in paths}
         head_ids = (state.head.id for state in states.values())
         for fork_point in find_fork_points(head_ids, known=known):
             commit = fork_point.commit
@@ -147,13 +149,13 @@ class RequiredVersions:
             if snapshot is not None:
                 self._add(snapshot)
             else:
-                self._add_ways_around(fork_point, known, lines_by_head)
+                self._add_ways_around(fork_point, known, table_branches_by_head)
 
     def _add_ways_around(
         self,
         fork_point: ForkPoint,
         known: Ancestry,
-        lines_by_head: Mapping[str, Iterable[TableRef]],
+        table_branches_by_head: Mapping[str, Iterable[TableRef]],
     ) -> None:
         """Add the versions that may describe a fork point that was deleted with its branch.
 
@@ -165,9 +167,9 @@ class RequiredVersions:
             for entry in snapshot:
                 self._add_since(entry.at.ref, entry.version)
         for head_id in fork_point.head_ids:
-            for line in lines_by_head[head_id]:
-                if line.branch is not None:
-                    self._add_since(line, 0)
+            for table_branch in table_branches_by_head[head_id]:
+                if table_branch.branch is not None:
+                    self._add_since(table_branch, 0)
 
     def _find_before(self, commit: Ancestor, known: Ancestry) -> Iterator[Snapshot]:
         """The nearest readable states before a commit, on every path back from it."""
@@ -392,37 +394,39 @@ class _Sweep:
     ) -> DeletableVersions:
         tables = self.path.stores.tables
         branches = [None, *sorted(each for each in tables.branches(table.path) if each in states)]
-        lines = [TableRef(table.path, each) for each in branches]
-        return {line: tables.versions(line) for line in lines}
+        table_branches = [TableRef(table.path, each) for each in branches]
+        return {table_branch: tables.versions(table_branch) for table_branch in table_branches}
 
     def _choose(
         self, listed: DeletableVersions, needs: RequiredVersions, now: datetime
     ) -> DeletableVersions:
         """The versions that the policy does not retain and that are not required."""
         chosen = {}
-        for line, versions in listed.items():
-            if line.branch is not None and line not in needs.lines:
+        for table_branch, versions in listed.items():
+            if table_branch.branch is not None and table_branch not in needs.table_branches:
                 # A writer is about to name it, or its deletion failed.
                 continue
             old = set(versions[: -(self.policy.keep or 1)])
             if self.policy.older_than is not None and old:
                 timestamp = now - self.policy.older_than
-                newest_old = self.path.stores.tables.find_version_before(line, timestamp)
+                newest_old = self.path.stores.tables.find_version_before(table_branch, timestamp)
                 old = {each for each in old if newest_old is not None and each <= newest_old}
-            spare = tuple(each for each in sorted(old) if not needs.has(TableVersion(line, each)))
+            spare = tuple(
+                each for each in sorted(old) if not needs.has(TableVersion(table_branch, each))
+            )
             # The main table branch is always included, to find files that no version names. Another
             # table branch may be deleted meanwhile, together with such files.
-            if spare or line.branch is None:
-                chosen[line] = spare
+            if spare or table_branch.branch is None:
+                chosen[table_branch] = spare
         return chosen
 
     @contextmanager
     def _announced(self, spare: Iterable[DeletableVersions]) -> Iterator[None]:
         """Announce the versions that are about to be deleted, if any, for the block."""
         doomed = [
-            TableVersion(line, each)
-            for lines in spare
-            for line, versions in lines.items()
+            TableVersion(table_branch, each)
+            for each_table in spare
+            for table_branch, versions in each_table.items()
             for each in versions
         ]
         if self.is_preview or not doomed:
@@ -447,9 +451,11 @@ class _Sweep:
         act = tables.preview_cleaning if self.is_preview else tables.clean
         try:
             self.path.failpoints.maybe_fail(Failpoint.CLEANUP_TABLE_GC)
-            for line, versions in spare.items():
-                unused = (each for each in versions if TableVersion(line, each) not in in_use)
-                done = act(line, tuple(unused))
+            for table_branch, versions in spare.items():
+                unused = (
+                    each for each in versions if TableVersion(table_branch, each) not in in_use
+                )
+                done = act(table_branch, tuple(unused))
                 report = replace(
                     report,
                     old_versions_removed=report.old_versions_removed + done.versions,
@@ -545,35 +551,39 @@ def _remove_orphans(
     errors = {}
     for table in tables:
         try:
-            lines = path.stores.tables.branches(table.path)
+            names = path.stores.tables.branches(table.path)
             # The longest name first: Lance nests a branch in one whose name is its prefix.
-            for name in sorted(lines, key=lambda name: (-len(name), name)):
-                line = TableRef(table.path, name)
-                if not _is_named(line, states):
-                    _remove_orphan(line, table, path)
+            for name in sorted(names, key=lambda name: (-len(name), name)):
+                table_branch = TableRef(table.path, name)
+                if not _is_named(table_branch, states):
+                    _remove_orphan(table_branch, table, path)
         except GraphError as error:
             errors[table.path] = str(error)
     return errors
 
 
-def _remove_orphan(line: TableRef, table: _Table, path: WritePath) -> None:
+def _remove_orphan(table_branch: TableRef, table: _Table, path: WritePath) -> None:
     # A writer that creates a table branch holds its lock until the branch names it, and a process
     # that forks that branch holds its manifest lock.
     with (
-        path.locks.hold([LockKey(table_key, line.branch) for table_key in table.keys]) as held,
-        path.locks.hold_within(held, [LockKey(MANIFEST_PATH, line.branch)]) as turn,
+        path.locks.hold(
+            [LockKey(table_key, table_branch.branch) for table_key in table.keys]
+        ) as held,
+        path.locks.hold_within(held, [LockKey(MANIFEST_PATH, table_branch.branch)]) as turn,
     ):
         path.failpoints.maybe_fail(Failpoint.CLEANUP_RECONCILE_FORK)
         is_recorded = any(
-            (pin.table_path, pin.table_branch) == (line.path, line.branch)
+            (pin.table_path, pin.table_branch) == (table_branch.path, table_branch.branch)
             for sidecar in list_sidecars(path.stores.objects)
             for pin in sidecar.pins
         )
-        if is_recorded or _is_named(line, find_states(path)):
+        if is_recorded or _is_named(table_branch, find_states(path)):
             return
         require_locks_held(turn)
-        path.stores.tables.delete_branch(line)
+        path.stores.tables.delete_branch(table_branch)
 
 
-def _is_named(line: TableRef, states: Mapping[BranchName, ManifestState]) -> bool:
-    return any(entry.at.ref == line for state in states.values() for entry in state.snapshot)
+def _is_named(table_branch: TableRef, states: Mapping[BranchName, ManifestState]) -> bool:
+    return any(
+        entry.at.ref == table_branch for state in states.values() for entry in state.snapshot
+    )

@@ -304,7 +304,7 @@ def examine_leftovers(
     if not is_complete or any(each.schema is not None for each in sidecars):
         return
     pending = {TableRef(pin.table_path, pin.table_branch) for s in sidecars for pin in s.pins}
-    _find_lines(scope, states, pending)
+    _find_table_branches(scope, states, pending)
     _find_folders(scope, states)
 
 
@@ -329,7 +329,7 @@ def _examine_tags(scope: DoctorContext) -> None:
                 )
 
 
-def _find_lines(
+def _find_table_branches(
     scope: DoctorContext, states: Mapping[BranchName, ManifestState], pending: set[TableRef]
 ) -> None:
     named = {entry.at.ref for state in states.values() for entry in state.latest.values()}
@@ -339,11 +339,11 @@ def _find_lines(
     for path, key in sorted(named_by_path.items()):
         # A table that cannot be opened was already reported.
         with suppress(GraphError):
-            lines = {TableRef(path, each) for each in scope.stores.tables.branches(path)}
-            for line in sorted(lines - named - pending, key=lambda each: each.branch or ""):
+            existing = {TableRef(path, each) for each in scope.stores.tables.branches(path)}
+            for each in sorted(existing - named - pending, key=lambda each: each.branch or ""):
                 scope.add(
                     FindingKind.BRANCH_REMAINS,
-                    f"{key.partition(':')[2]} of branch '{line.branch}'",
+                    f"{key.partition(':')[2]} of branch '{each.branch}'",
                     "no branch refers to these rows: their branch was deleted, or a write on it "
                     "was interrupted before it began",
                     advice=_CLEAN,

@@ -117,7 +117,7 @@ class _Embedding:
     ) -> None:
         self._call, self._branch, self._workers, self._path = call, branch, workers, path
         self._written: tuple[NewFile, ...] = ()
-        self._line: TableRef | None = None
+        self._table_branch: TableRef | None = None
 
     def run(self, authorship: Authorship) -> EmbedResult:
         try:
@@ -151,8 +151,8 @@ class _Embedding:
         predicate = _find_rows(call, entry, tables) if entry.row_count else None
         parts: Sequence[EmbeddedPart] = ()
         if predicate is not None and tables.count(entry.at, predicate=predicate):
-            self._line = TableRef(entry.path, table_branch_of(basis.branch))
-            parts = self._work(predicate, entry, self._line)
+            self._table_branch = TableRef(entry.path, table_branch_of(basis.branch))
+            parts = self._work(predicate, entry, self._table_branch)
             self._written = tuple(file for part in parts for file in part.rows.files)
         changes: dict[str, TableChange] = {}
         if self._written:
@@ -179,10 +179,12 @@ class _Embedding:
             },
         )
 
-    def _work(self, predicate: Predicate, entry: Entry, line: TableRef) -> Sequence[EmbeddedPart]:
+    def _work(
+        self, predicate: Predicate, entry: Entry, table_branch: TableRef
+    ) -> Sequence[EmbeddedPart]:
         workers = self._workers
         share = SPARK_PART_ROWS_MAX if workers is None else workers.share(entry.row_count)
-        at = TableVersion(line, entry.version)
+        at = TableVersion(table_branch, entry.version)
         parts = self._path.stores.tables.parts(at, rows_max=share)
         work = partial(embed_part, self._call, predicate)
         if workers is None:
@@ -191,10 +193,10 @@ class _Embedding:
 
     def _discard(self) -> None:
         """Delete the written files, which no version names."""
-        if self._line is None or not self._written:
+        if self._table_branch is None or not self._written:
             return
         try:
-            self._path.stores.tables.delete_files(self._line, self._written)
+            self._path.stores.tables.delete_files(self._table_branch, self._written)
         except GraphError as error:
             # No version names these files, and `cleanup` finds them.
             _LOG.warning("files of rows that were embedded stay: %s", error)

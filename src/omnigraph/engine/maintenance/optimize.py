@@ -229,11 +229,11 @@ def count_moved(basis: Basis, *, path: WritePath) -> int:
 
 
 def _look(basis: Basis, path: WritePath) -> Iterator[_Looked]:
-    own_line = table_branch_of(basis.branch)
+    own = table_branch_of(basis.branch)
     tables = path.stores.tables
     for declared in basis.catalog.stored_types():
         entry = basis.snapshot.get(table_key_of(declared))
-        if entry.branch != own_line:
+        if entry.branch != own:
             yield _Looked(declared, entry, (), None, INHERITED)
         elif path.has_drifted(entry):
             yield _Looked(declared, entry, (), None, DRIFTED)

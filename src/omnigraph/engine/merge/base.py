@@ -38,7 +38,7 @@ from omnigraph.engine.state.ancestry import (
     find_common_ancestors,
     find_past,
     find_shared_past,
-    follow_line,
+    follow_first_parents,
     gather_ancestry,
     list_brought,
 )
@@ -56,7 +56,7 @@ class CrissCrossBase:
     """Another last common commit, and the merge base of it and the first one."""
 
     snapshot: Snapshot
-    parting: MergeBase
+    merge_base: MergeBase
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +100,13 @@ class MergeBase:
     """The state that both sides have in common; `brought` is ordered oldest first."""
 
     first: Snapshot
-    beside: tuple[CrissCrossBase, ...]
+    other_bases: tuple[CrissCrossBase, ...]
     brought: tuple[SharedMerges, ...]
 
     @property
     def is_one_commit(self) -> bool:
         """Whether the base consists of the first commit only."""
-        return not (self.beside or self.brought)
+        return not (self.other_bases or self.brought)
 
     def find_changes(
         self, to: Snapshot, *, declared: NodeType | EdgeType, tables: DeltaSource
@@ -116,7 +116,7 @@ class MergeBase:
         changes = states.changes(self.first, to)
         if self.is_one_commit:
             return changes
-        taken = [_find_taken(self.first, each, states) for each in self.beside]
+        taken = [_find_taken(self.first, each, states) for each in self.other_bases]
         nothing = states.changes(self.first, self.first)
         base = reduce(_join, taken, nothing)
         for each in self.brought:
@@ -164,11 +164,11 @@ def _join(earlier: TypeChanges, later: TypeChanges) -> TypeChanges:
     )
 
 
-def _find_taken(first: Snapshot, beside: CrissCrossBase, states: _TypeStates) -> TypeChanges:
+def _find_taken(first: Snapshot, other: CrissCrossBase, states: _TypeStates) -> TypeChanges:
     """The changes of another base that the first base lacks."""
     sides = Sides(
-        source=states.changes_since(beside.parting, beside.snapshot),
-        target=states.changes_since(beside.parting, first),
+        source=states.changes_since(other.merge_base, other.snapshot),
+        target=states.changes_since(other.merge_base, first),
     )
     taken = reconcile(
         states.declared,
@@ -346,14 +346,14 @@ class _PastStates:
         (first_id, first), *others = last
         if not depth:
             return _OpenedBase(one_commit(first), has_lost=bool(lost))
-        beside = []
+        other_bases = []
         for id, snapshot in others:
-            parted = find_shared_past(first_id, id, known=self.known)
-            parting = self.open_base(parted, (first_id, id), depth=depth - 1)
-            if parting is not None:
-                beside.append(CrissCrossBase(snapshot, parting.base))
+            shared = find_shared_past(first_id, id, known=self.known)
+            opened = self.open_base(shared, (first_id, id), depth=depth - 1)
+            if opened is not None:
+                other_bases.append(CrissCrossBase(snapshot, opened.base))
         brought = self._open_merges(lost, ends, first_id, depth=depth) if lost else ()
-        return _OpenedBase(MergeBase(first, tuple(beside), brought), has_lost=bool(lost))
+        return _OpenedBase(MergeBase(first, tuple(other_bases), brought), has_lost=bool(lost))
 
     def _open_last(self, past: SharedPast) -> tuple[list[tuple[str, Snapshot]], frozenset[str]]:
         """The last readable common commits, and the unreadable ones that precede none of them.
@@ -382,7 +382,7 @@ class _PastStates:
         self, lost: frozenset[str], ends: tuple[str, str], first_id: str, *, depth: int
     ) -> tuple[SharedMerges, ...]:
         """The merges that brought unreadable commits to both sides, oldest first."""
-        source, target = (follow_line(each, known=self.known) for each in ends)
+        source, target = (follow_first_parents(each, known=self.known) for each in ends)
         places = {
             id: (source.place_by_brought[id], target.place_by_brought[id])
             for id in lost

@@ -336,11 +336,11 @@ def remove_branch(
     path.branch_states.forget(name)
     # A crash here leaves unused table branches; a new branch of the same name forks them again.
     for table_path in sorted(set(table_paths)):
-        line = TableRef(table_path, name)
+        table_branch = TableRef(table_path, name)
         try:
             path.failpoints.maybe_fail(Failpoint.BRANCH_DELETE_BEFORE_TABLE_CLEANUP)
-            if path.stores.tables.find_head(line) is not None:
-                path.stores.tables.delete_branch(line)
+            if path.stores.tables.find_head(table_branch) is not None:
+                path.stores.tables.delete_branch(table_branch)
         except GraphError as error:
             _LOG.warning(
                 "a table branch of the deleted branch '%s' was not deleted: %s", name, error

@@ -101,7 +101,7 @@ class FirstParentChain:
     place_by_brought: Mapping[str, int]
 
 
-def follow_line(head_id: str, *, known: Ancestry) -> FirstParentChain:
+def follow_first_parents(head_id: str, *, known: Ancestry) -> FirstParentChain:
     """The first-parent chain of a head, with the merges that brought in the rest of its past."""
     line = []
     next_ids: tuple[str, ...] = (head_id,)

@@ -12,7 +12,7 @@ from omnigraph.engine.state.ancestry import (
     find_common_ancestors,
     find_past,
     find_shared_past,
-    follow_line,
+    follow_first_parents,
     gather_ancestry,
     list_brought,
 )
@@ -71,7 +71,7 @@ BROUGHT = {"a": "", "x": "a", "y": "x", "z": "y", "p": "a", "m": "py", "n": "mz"
 
 
 def test_whatever_a_merge_brought_is_known_by_the_first_that_did() -> None:
-    found = follow_line("n", known=ancestry(BROUGHT))
+    found = follow_first_parents("n", known=ancestry(BROUGHT))
 
     assert [each.id for each in found.commits] == ["a", "p", "m", "n"]
     assert found.place_by_brought == {"x": 2, "y": 2, "z": 3}
@@ -80,7 +80,7 @@ def test_whatever_a_merge_brought_is_known_by_the_first_that_did() -> None:
 def test_a_line_ends_where_knowledge_does() -> None:
     known = {id: each for id, each in ancestry(BROUGHT).items() if id not in "apx"}
 
-    found = follow_line("n", known=known)
+    found = follow_first_parents("n", known=known)
 
     assert [each.id for each in found.commits] == ["m", "n"]
     assert found.place_by_brought == {"y": 0, "z": 1}
