@@ -133,6 +133,7 @@ class CrashingTables:
         self.read_blob = fault.harmless(tables.read_blob)
         self.scan_new = fault.harmless(tables.scan_new)
         self.find_delta = fault.harmless(tables.find_delta)
+        self.follow_delta = fault.harmless(tables.follow_delta)
         self.count_delta = fault.harmless(tables.count_delta)
         self.take = fault.harmless(tables.take)
         self.stored_bytes = fault.harmless(tables.stored_bytes)

@@ -244,6 +244,17 @@ class TableDelta:
 
 
 @dataclass(frozen=True, slots=True)
+class FollowedDelta:
+    """A delta, and the positions of its deleted rows in a scan of a third version, the base.
+
+    The position is -1 for a row that the base does not have at the same address.
+    """
+
+    delta: TableDelta
+    deleted_positions: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
 class StoredBlob:
     """A part of a blob; `size` is that of the whole blob, None if the row has no blob.
 
@@ -337,6 +348,14 @@ class RowReader(Protocol):
         is proportional to the changes between them; a compaction counts as a change of all rows
         that it moved. Columns that a version does not have are skipped; blobs are returned as
         bytes.
+        """
+
+    def follow_delta(
+        self, old: TableVersion, new: TableVersion, *, base: TableVersion, columns: Sequence[str]
+    ) -> FollowedDelta:
+        """The same, with the positions of the deleted rows in a scan of `base`.
+
+        The positions are found by address, at a cost that does not depend on the size of the table.
         """
 
     def count_delta(self, old: TableVersion, new: TableVersion) -> int | None:

@@ -28,7 +28,8 @@ edge Owns: Customer -> Vault @card(0..1)
 CUSTOMERS = 6
 READERS = 3
 ROUNDS = 12
-WRITES_MAX = 2_000
+ROUNDS_MAX = 1_000
+WRITES_MAX = 20_000
 
 READS = {
     "pairs": query(
@@ -102,6 +103,17 @@ def look(graph: Graph, read: str) -> Seen:
     return Seen(read, found.commit_id, found.rows)
 
 
+def look_repeatedly(graph: Graph, *, start: int) -> list[Seen]:
+    """Read in rounds, on a busy machine for as long as the writer needs for its first commit."""
+    names = [*list(READS)[start:], *list(READS)[:start]]
+    seen: list[Seen] = []
+    for number in range(1, ROUNDS_MAX):
+        seen += [look(graph, name) for name in names]
+        if number >= ROUNDS and seen[0].commit_id != seen[-1].commit_id:
+            break
+    return seen
+
+
 def require_full_view(seen: Seen) -> None:
     """Fail if rows of one result cannot be of one commit."""
     match seen.read:
@@ -168,8 +180,7 @@ def test_readers_in_threads_each_see_whole_commits(tmp_path: Path, *, shares_han
 
     def read(number: int) -> list[Seen]:
         reader = shared if shares_handle else omnigraph.open(tmp_path, read_only=True)
-        names = [*list(READS)[number:], *list(READS)[:number]] * ROUNDS
-        return [look(reader, name) for name in names]
+        return look_repeatedly(reader, start=number)
 
     def read_all() -> Sequence[Seen]:
         with ThreadPoolExecutor(READERS) as pool:
@@ -177,20 +188,17 @@ def test_readers_in_threads_each_see_whole_commits(tmp_path: Path, *, shares_han
 
     seen = read_beside_writer(tmp_path, read_all)
 
-    assert len(seen) == READERS * ROUNDS * len(READS)
+    assert len(seen) >= READERS * ROUNDS * len(READS)
     require_replayed(tmp_path, seen)
 
 
 CHILD = """
 import json, sys
 import omnigraph
-from tests.behaviour.queries.test_reads_while_writing import READS, ROUNDS, look
+from tests.behaviour.queries.test_reads_while_writing import look_repeatedly
 
-graph = omnigraph.open(sys.argv[1], read_only=True)
-for _ in range(ROUNDS):
-    for name in READS:
-        seen = look(graph, name)
-        print(json.dumps([seen.read, seen.commit_id, seen.rows]))
+for seen in look_repeatedly(omnigraph.open(sys.argv[1], read_only=True), start=0):
+    print(json.dumps([seen.read, seen.commit_id, seen.rows]))
 """
 
 
@@ -203,7 +211,7 @@ def test_a_reader_in_another_process_sees_whole_commits(tmp_path: Path) -> None:
 
     seen = read_beside_writer(tmp_path, read_elsewhere)
 
-    assert len(seen) == ROUNDS * len(READS)
+    assert len(seen) >= ROUNDS * len(READS)
     require_replayed(tmp_path, seen)
 
 

@@ -63,7 +63,35 @@ def delta(store: LanceTables, old: TableVersion, new: TableVersion) -> TableDelt
     assert pairs(there.deleted) <= before
     assert pairs(there.added) <= after
     assert (pairs(back.deleted), pairs(back.added)) == (pairs(there.added), pairs(there.deleted))
+    require_positions(store, old, new)
     return there
+
+
+def require_positions(store: LanceTables, old: TableVersion, new: TableVersion) -> None:
+    """Require that deleted rows are found in a scan of `old`, and not in one of `new`."""
+    in_old = store.follow_delta(old, new, base=old, columns=COLUMNS)
+    scanned = store.scan(old, columns=COLUMNS, predicate=None)
+    assert scanned.take(in_old.deleted_positions).equals(in_old.delta.deleted)
+    in_new = store.follow_delta(old, new, base=new, columns=COLUMNS)
+    assert (in_new.deleted_positions == -1).all()
+    assert in_new.delta == in_old.delta
+
+
+def test_a_deleted_row_is_found_by_its_position_in_an_earlier_version(place: Place) -> None:
+    store = place.open()
+    first = append(store, create_people(store, ann=1, bob=2, cyd=3), dan=4, eve=5)
+    base = remove(store, first, "ann", "dan")
+    old = append(store, merge(store, base, bob=7), fay=6)
+
+    found = store.follow_delta(
+        old, remove(store, old, "bob", "cyd", "eve", "fay"), base=base, columns=COLUMNS
+    )
+
+    ids = found.delta.deleted["id"].to_pylist()
+    position = dict(zip(ids, found.deleted_positions.tolist(), strict=True))
+    assert list(ages(store, base)) == ["bob", "cyd", "eve"]
+    # The rows of bob and fay were written after the base.
+    assert position == {"bob": -1, "cyd": 1, "eve": 2, "fay": -1}
 
 
 def test_equal_versions_have_no_delta(place: Place) -> None:

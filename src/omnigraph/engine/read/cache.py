@@ -196,9 +196,8 @@ class Sources:
         for known_at, known in self.cache.deltas.recent(at.ref.path):
             if not self.cache.has_any(known.base, known.rows.column_names):
                 continue
-            base = self._base(known)
             try:
-                found = follow(known, known_at, at, base=base, tables=self.tables)
+                found = follow(known, known_at, at, tables=self.tables)
             except (CorruptError, NotFoundError):
                 # The version to read is not affected; a fault of its own is found when it is read.
                 self.cache.deltas.forget(known_at)

@@ -21,18 +21,16 @@ from omnigraph.engine.read.entities import (
     EntityDelta,
     Marks,
     Ordinals,
-    TableEntities,
     find_all,
     one_chunk,
 )
-from omnigraph.model.errors import LimitExceededError
 from omnigraph.model.limits import (
     CHANGED_BYTES_MAX,
     CHANGED_ROWS_MAX,
     DELTAS_BYTES_MAX,
     KNOWN_DELTAS_MAX,
 )
-from omnigraph.storage.ports import RowReader, TableDelta, TableVersion
+from omnigraph.storage.ports import FollowedDelta, RowReader, TableVersion
 
 _TRIED_MAX = 3
 """The most known versions of a table that a new version is compared with."""
@@ -50,7 +48,6 @@ def follow(
     known_at: TableVersion,
     at: TableVersion,
     *,
-    base: TableEntities,
     tables: RowReader,
 ) -> EntityDelta | None:
     """The delta of a version, from that of another; None if too much changed between them.
@@ -63,23 +60,22 @@ def follow(
     count = tables.count_delta(known_at, at)
     if count is None or count + known.row_count > CHANGED_ROWS_MAX:
         return None
-    step = tables.find_delta(known_at, at, columns=known.rows.column_names)
-    try:
-        found = _extend(known, step, base)
-    except LimitExceededError:
-        # The ids of the base exceed what this read may use.
-        return None
+    columns = known.rows.column_names
+    step = tables.follow_delta(known_at, at, base=known.base, columns=columns)
+    found = _extend(known, step)
     # The estimate may be too low, and rows may be large.
     if found is None or found.row_count > CHANGED_ROWS_MAX or found.nbytes > CHANGED_BYTES_MAX:
         return None
     return found
 
 
-def _extend(known: EntityDelta, step: TableDelta, base: TableEntities) -> EntityDelta | None:
-    left = one_chunk(step.deleted["id"])
-    added_rows = step.added.select(known.rows.column_names).cast(known.rows.schema)
+def _extend(known: EntityDelta, step: FollowedDelta) -> EntityDelta | None:
+    left = one_chunk(step.delta.deleted["id"])
+    added_rows = step.delta.added.select(known.rows.column_names).cast(known.rows.schema)
     added = one_chunk(added_rows["id"])
-    left_ordinals = _find_known(left, known, base)
+    # The position of a row of the base is its ordinal; other rows are among the changed ones.
+    changed: Ordinals = np.append(known.ordinals, UNBOUND)[find_all(left, known.ids)]
+    left_ordinals = np.where(step.deleted_positions < 0, changed, step.deleted_positions)
     if (left_ordinals == UNBOUND).any():
         return None
     # The row of an id that was not deleted by this step was deleted before, or the id is new.
@@ -101,17 +97,6 @@ def _extend(known: EntityDelta, step: TableDelta, base: TableEntities) -> Entity
         removed=removed[_to_marks(is_removed)],
         removed_ids=removed_ids.filter(is_removed),
     )
-
-
-def _find_known(ids: pa.Array, known: EntityDelta, base: TableEntities) -> Ordinals:
-    """The ordinals of ids that exist in the version of a delta."""
-    rows = find_all(ids, known.ids)
-    ordinals: Ordinals = np.append(known.ordinals, UNBOUND)[rows]
-    in_base = np.flatnonzero(rows == UNBOUND)
-    if len(in_base):
-        # Not `base.find`, which indexes ids that are looked up repeatedly: those of edges are many.
-        ordinals[in_base] = find_all(ids.take(pa.array(in_base)), base.column("id"))
-    return ordinals
 
 
 def _to_marks(marked: pa.Array) -> Marks:

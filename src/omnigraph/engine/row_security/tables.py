@@ -24,6 +24,7 @@ from omnigraph.engine.state.branch_state import Basis
 from omnigraph.engine.state.manifest import Entry
 from omnigraph.model.limits import PROBED_VALUES_MAX
 from omnigraph.storage.ports import (
+    FollowedDelta,
     RowReader,
     StoredBlob,
     TableDelta,
@@ -201,6 +202,13 @@ class SecuredTables:
             deleted=self._select(before, delta.deleted, columns),
             added=self._select(after, delta.added, columns),
         )
+
+    def follow_delta(
+        self, old: TableVersion, new: TableVersion, *, base: TableVersion, columns: Sequence[str]
+    ) -> FollowedDelta:
+        """The same with positions; only of versions of which all rows are visible."""
+        assert self.count_delta(old, new) is not None, "positions are those among all rows"
+        return self.tables.follow_delta(old, new, base=base, columns=columns)
 
     def count_delta(self, old: TableVersion, new: TableVersion) -> int | None:
         """None if the visible rows are not all rows; then they are not compared by address."""

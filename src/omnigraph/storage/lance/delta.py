@@ -36,6 +36,7 @@ from omnigraph.storage.lance.timestamps import read_batches
 from omnigraph.storage.ports import (
     DeltaPart,
     DeltaParts,
+    FollowedDelta,
     ObjectStore,
     TableDelta,
     TablePart,
@@ -185,6 +186,9 @@ def _open(at: VersionLocation) -> LanceDataset:
 Offsets = npt.NDArray[np.uint64]
 """Offsets in a fragment, ascending; deleted rows are counted."""
 
+Positions = npt.NDArray[np.int64]
+"""Positions in a scan of a version; deleted rows are not counted."""
+
 _COOKIE = 12346
 _ARRAY_MAX = 4_096
 _BITMAP_BYTES = 8_192
@@ -225,6 +229,15 @@ def decode_bitmap(content: bytes) -> Offsets:
     return np.concatenate(offsets)
 
 
+@dataclass(frozen=True, slots=True)
+class _Lone:
+    """What only one of two versions has: whole fragments, and rows at addresses in others."""
+
+    table: LanceDataset
+    fragments: list[LanceFragment]
+    addresses: Offsets
+
+
 def find_delta(
     old: LanceDataset,
     new: LanceDataset,
@@ -234,21 +247,78 @@ def find_delta(
     places: RowAddressCache,
 ) -> TableDelta:
     """The rows that only one of two versions has at their address."""
+    deleted, added = _find_lone(old, new, deletions)
+    reader = _Reader(columns, deletions.path, places)
+    return TableDelta(
+        deleted=reader.read(deleted).select(reader.known(old)),
+        added=reader.read(added).select(reader.known(new)),
+    )
+
+
+def follow_delta(
+    old: LanceDataset,
+    new: LanceDataset,
+    *,
+    base: LanceDataset,
+    columns: Sequence[str],
+    deletions: Deletions,
+    places: RowAddressCache,
+) -> FollowedDelta:
+    """The same, with the positions of the deleted rows in a scan of `base`."""
+    deleted, added = _find_lone(old, new, deletions)
+    reader = _Reader(columns, deletions.path, places)
+    rows = reader.read(deleted)
+    return FollowedDelta(
+        TableDelta(
+            deleted=rows.select(reader.known(old)),
+            added=reader.read(added).select(reader.known(new)),
+        ),
+        _find_positions(rows[ADDRESS].to_numpy(), at=old, base=base, deletions=deletions),
+    )
+
+
+def _find_lone(old: LanceDataset, new: LanceDataset, deletions: Deletions) -> tuple[_Lone, _Lone]:
+    """What only the old version has, and what only the new one has."""
     before, after = _name_different(old, new)
-    deleted, added_rows = [np.empty(0, np.uint64)], [np.empty(0, np.uint64)]
+    deleted, added = [np.empty(0, np.uint64)], [np.empty(0, np.uint64)]
     for name in before.keys() & after.keys():
         one, other = before[name], after[name]
         deleted_before, deleted_after = deletions.read(old, one), deletions.read(new, other)
         first = np.uint64(one.fragment_id << 32)
         deleted.append(first + np.setdiff1d(deleted_after, deleted_before, assume_unique=True))
-        added_rows.append(first + np.setdiff1d(deleted_before, deleted_after, assume_unique=True))
-    dropped = [before[name] for name in before.keys() - after.keys()]
-    added = [after[name] for name in after.keys() - before.keys()]
-    reader = _Reader(columns, deletions.path, places)
-    return TableDelta(
-        deleted=reader.read(old, dropped, np.concatenate(deleted)),
-        added=reader.read(new, added, np.concatenate(added_rows)),
+        added.append(first + np.setdiff1d(deleted_before, deleted_after, assume_unique=True))
+    return (
+        _Lone(
+            old, [before[name] for name in before.keys() - after.keys()], np.concatenate(deleted)
+        ),
+        _Lone(new, [after[name] for name in after.keys() - before.keys()], np.concatenate(added)),
     )
+
+
+def _find_positions(
+    addresses: Offsets, *, at: LanceDataset, base: LanceDataset, deletions: Deletions
+) -> Positions:
+    """The position in a scan of `base` of each row at an address of `at`; -1 if it has none."""
+    found = np.full(len(addresses), -1, np.int64)
+    numbers = addresses >> np.uint64(32)
+    wanted = {
+        name_files(each): each.fragment_id
+        for each in map(at.get_fragment, np.unique(numbers).tolist())
+        if each is not None
+    }
+    first = 0
+    for fragment in base.get_fragments():
+        number = wanted.get(name_files(fragment)) if wanted else None
+        if number is not None:
+            rows = np.flatnonzero(numbers == number)
+            offsets = addresses[rows] & np.uint64(0xFFFFFFFF)
+            deleted = deletions.read(base, fragment)
+            deleted_before = np.searchsorted(deleted, offsets)
+            is_live = np.append(deleted, np.uint64(2**32))[deleted_before] != offsets
+            positions = first + offsets.astype(np.int64) - deleted_before
+            found[rows[is_live]] = positions[is_live]
+        first += fragment.metadata.num_rows
+    return found
 
 
 def count_delta(old: LanceDataset, new: LanceDataset) -> int:
@@ -322,37 +392,39 @@ class _Reader:
     path: str
     places: RowAddressCache
 
-    def read(
-        self, table: LanceDataset, fragments: list[LanceFragment], addresses: Offsets
-    ) -> pa.Table:
-        """The rows of some fragments, and the rows at some addresses in others."""
-        known = [name for name in self.columns if name in table.schema.names]
+    def known(self, table: LanceDataset) -> list[str]:
+        """The columns to read that a version has."""
+        return [name for name in self.columns if name in table.schema.names]
+
+    def read(self, lone: _Lone) -> pa.Table:
+        """The rows that only one version has, with their addresses."""
+        known = self.known(lone.table)
         parts = []
-        if fragments:
-            ordered = sorted(fragments, key=lambda each: each.fragment_id)
-            parts.append(scan(table, columns=known, predicate=None, fragments=ordered))
-        if len(addresses):
-            parts.append(self._read_addresses(table, addresses, known))
+        if lone.fragments:
+            ordered = sorted(lone.fragments, key=lambda each: each.fragment_id)
+            parts.append(
+                scan(lone.table, columns=known, predicate=None, fragments=ordered, is_placed=True)
+            )
+        if len(lone.addresses):
+            parts.append(self._read_addresses(lone.table, lone.addresses, known))
         if parts:
-            return pa.concat_tables(parts)
-        fields = [table.schema.field(name) for name in known]
-        return as_bytes(pa.schema(fields), blobs_among(known, table.schema)).empty_table()
+            return pa.concat_tables(each.select([*known, ADDRESS]) for each in parts)
+        fields = [lone.table.schema.field(name) for name in known]
+        schema = as_bytes(pa.schema(fields), blobs_among(known, lone.table.schema))
+        return schema.append(pa.field(ADDRESS, pa.uint64())).empty_table()
 
     def _read_addresses(
         self, table: LanceDataset, addresses: Offsets, columns: Sequence[str]
     ) -> pa.Table:
         if len(addresses) > PROBED_VALUES_MAX or "id" not in table.schema.names:
-            return scan_addresses(table, addresses, columns=columns)
+            return scan_addresses(table, addresses, columns=[*columns, ADDRESS])
         rows = scan_placed(
             table, columns=columns, predicate=among_addresses(addresses), fragments=None
         )
         # The caller of a delta often makes the same change elsewhere, to rows at the same
         # addresses.
         self.places.note(table, self.path, rows)
-        return rows.select(columns)
-
-
-Positions = npt.NDArray[np.int64]
+        return rows
 
 
 def take(

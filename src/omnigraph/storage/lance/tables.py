@@ -40,6 +40,7 @@ from omnigraph.storage.locations import parse_location
 from omnigraph.storage.objects import delete_rows_file, open_objects
 from omnigraph.storage.ports import (
     Cleaned,
+    FollowedDelta,
     FragmentDeletions,
     IndexSpec,
     IndexState,
@@ -166,6 +167,18 @@ class LanceTables:
                 before, after, columns=columns, deletions=deletions, places=self._places
             )
             return TableDelta(deleted=read_rows(found.deleted), added=read_rows(found.added))
+
+    def follow_delta(
+        self, old: TableVersion, new: TableVersion, *, base: TableVersion, columns: Sequence[str]
+    ) -> FollowedDelta:
+        assert old.ref.path == new.ref.path == base.ref.path, "versions of one table"
+        with self._reading(old) as before, self._reading(new) as after, self._reading(base) as own:
+            deletions = delta.Deletions(old.ref.path, self._files)
+            found = delta.follow_delta(
+                before, after, base=own, columns=columns, deletions=deletions, places=self._places
+            )
+            step = TableDelta(read_rows(found.delta.deleted), read_rows(found.delta.added))
+            return FollowedDelta(step, found.deleted_positions)
 
     def count_delta(self, old: TableVersion, new: TableVersion) -> int | None:
         assert old.ref.path == new.ref.path, "a delta is between versions of one table"
