@@ -227,8 +227,9 @@ class SnapshotState:
 
 @dataclass(frozen=True, slots=True)
 class IndexReport:
-    """One index that a type should have, and how many rows of the type it covers.
+    """One column that should have an index, and how many rows of the type the index covers.
 
+    A text has two indexes, one for comparisons and one for words; `kind` is that of the second.
     `is_built` is whether this call built it, and `rows_covered` how many of the type's rows it
     covers; the other rows are found by a scan. `pending_reason` explains why there is no index.
     """

@@ -250,7 +250,7 @@ class FollowedDelta:
     The position is -1 for a row that the base does not have at the same address.
     """
 
-    delta: TableDelta
+    rows: TableDelta
     deleted_positions: npt.NDArray[np.int64]
 
 

@@ -71,10 +71,10 @@ def require_positions(store: LanceTables, old: TableVersion, new: TableVersion) 
     """Require that deleted rows are found in a scan of `old`, and not in one of `new`."""
     in_old = store.follow_delta(old, new, base=old, columns=COLUMNS)
     scanned = store.scan(old, columns=COLUMNS, predicate=None)
-    assert scanned.take(in_old.deleted_positions).equals(in_old.delta.deleted)
+    assert scanned.take(in_old.deleted_positions).equals(in_old.rows.deleted)
     in_new = store.follow_delta(old, new, base=new, columns=COLUMNS)
     assert (in_new.deleted_positions == -1).all()
-    assert in_new.delta == in_old.delta
+    assert in_new.rows == in_old.rows
 
 
 def test_a_deleted_row_is_found_by_its_position_in_an_earlier_version(place: Place) -> None:
@@ -87,7 +87,7 @@ def test_a_deleted_row_is_found_by_its_position_in_an_earlier_version(place: Pla
         old, remove(store, old, "bob", "cyd", "eve", "fay"), base=base, columns=COLUMNS
     )
 
-    ids = found.delta.deleted["id"].to_pylist()
+    ids = found.rows.deleted["id"].to_pylist()
     position = dict(zip(ids, found.deleted_positions.tolist(), strict=True))
     assert list(ages(store, base)) == ["bob", "cyd", "eve"]
     # The rows of bob and fay were written after the base.

@@ -1,6 +1,7 @@
 """The layout of a table through its store: fewer files, complete indexes, the same rows."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -10,7 +11,14 @@ import pytest
 from omnigraph.model.errors import ExpectedVersionMismatchError, UnexpectedBaseError
 from omnigraph.model.limits import LAYOUT_ROWS_FREE
 from omnigraph.storage.lance.tables import LanceTables
-from omnigraph.storage.ports import IndexKind, IndexSpec, LayoutStep, StagedKind, TableVersion
+from omnigraph.storage.ports import (
+    IndexKind,
+    IndexSpec,
+    IndexState,
+    LayoutStep,
+    StagedKind,
+    TableVersion,
+)
 from omnigraph.storage.predicates import IsNull, Operator, Predicate, compare, equals
 from tests.support.lance_probes import files_of, searchable_rows
 from tests.support.table_stores import (
@@ -281,14 +289,30 @@ def test_an_index_is_complete_although_new_rows_have_no_vectors(tmp_path: Path) 
     assert rows_covered(store, at) == {"vector": count + 1}
 
 
-def test_an_index_of_another_kind_is_replaced(place: Place) -> None:
+def test_a_column_has_one_index_of_each_kind(place: Place) -> None:
+    store = place.open()
+    wanted = [IndexSpec("text", IndexKind.BTREE), IndexSpec("text", IndexKind.INVERTED)]
+    at = create_searchable(store, "a", "b")
+    at = store.apply(store.stage_indexes(wanted[1:], onto=at))
+    at = store.apply(store.stage_indexes(wanted, onto=at))
+    at = store.apply(store.stage_append(searchable_rows("c"), onto=at))
+
+    at = lay_out(store, at, wanted)
+
+    assert store.indexes(at) == tuple(IndexState(spec, 3) for spec in wanted)
+
+
+def test_an_index_of_an_unknown_kind_is_replaced(place: Place) -> None:
     store = place.open()
     at = create_searchable(store, "a", "b")
-    at = store.apply(store.stage_indexes([IndexSpec("text", IndexKind.INVERTED)], onto=at))
+    outside = place.open_table(at)
+    outside.create_scalar_index("text", "BITMAP")
+    at = replace(at, version=outside.version)
 
     at = store.apply(store.stage_indexes([IndexSpec("text", IndexKind.BTREE)], onto=at))
 
-    assert [state.spec for state in store.indexes(at)] == [IndexSpec("text", IndexKind.BTREE)]
+    kinds = [index.index_type for index in place.open_table(at).describe_indices()]
+    assert kinds == ["BTree"]
 
 
 def test_a_column_under_the_old_name_of_another_has_an_index_of_its_own(place: Place) -> None:

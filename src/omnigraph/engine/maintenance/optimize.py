@@ -94,18 +94,19 @@ def report_indexes(
         entry = snapshot.get(table_key_of(declared))
         rows_by_spec = {each.spec: each.rows_covered for each in tables.indexes(entry.at)}
         change = changes.get(entry.table_key)
-        reports += [
-            IndexReport(
+        built = frozenset() if change is None else frozenset(change.indexes)
+        for column, specs in _by_column(declared).items():
+            absences = (_explain_absence(each, rows_by_spec, entry, snapshot) for each in specs)
+            report = IndexReport(
                 type=declared.name,
-                column=spec.column,
-                kind=spec.kind,
-                is_built=change is not None and spec in change.indexes,
+                column=column,
+                kind=specs[-1].kind,
+                is_built=not built.isdisjoint(specs),
                 rows=entry.row_count,
-                rows_covered=rows_by_spec.get(spec, 0),
-                pending_reason=_explain_absence(spec, rows_by_spec, entry, snapshot),
+                rows_covered=min(rows_by_spec.get(each, 0) for each in specs),
+                pending_reason=next(filter(None, absences), None),
             )
-            for spec in choose_indexes(declared)
-        ]
+            reports.append(report)
     return tuple(reports)
 
 
@@ -120,20 +121,27 @@ def choose_indexes(declared: NodeType | EdgeType) -> tuple[IndexSpec, ...]:
     )
     wanted = [IndexSpec("id", IndexKind.BTREE)]
     for column in named:
-        kind = _kind_for(declared.properties[column].type)
-        if kind is not None:
-            wanted.append(IndexSpec(column, kind))
+        kinds = _kinds_for(declared.properties[column].type)
+        wanted += [IndexSpec(column, kind) for kind in kinds]
     return tuple(wanted)
 
 
-def _kind_for(type: PropertyType) -> IndexKind | None:
+def _by_column(declared: NodeType | EdgeType) -> dict[str, list[IndexSpec]]:
+    specs_by_column: dict[str, list[IndexSpec]] = {}
+    for spec in choose_indexes(declared):
+        specs_by_column.setdefault(spec.column, []).append(spec)
+    return specs_by_column
+
+
+def _kinds_for(type: PropertyType) -> tuple[IndexKind, ...]:
     if type.is_vector:
-        return IndexKind.VECTOR
+        return (IndexKind.VECTOR,)
     if type.is_list or type.is_blob:
-        return None
+        return ()
     if type.element is Scalar.STRING and type.enum_values is None:
-        return IndexKind.INVERTED
-    return IndexKind.BTREE
+        # Lance answers comparisons from the first and text searches from the second.
+        return (IndexKind.BTREE, IndexKind.INVERTED)
+    return (IndexKind.BTREE,)
 
 
 def _own_tables(

@@ -70,8 +70,8 @@ def follow(
 
 
 def _extend(known: EntityDelta, step: FollowedDelta) -> EntityDelta | None:
-    left = one_chunk(step.delta.deleted["id"])
-    added_rows = step.delta.added.select(known.rows.column_names).cast(known.rows.schema)
+    left = one_chunk(step.rows.deleted["id"])
+    added_rows = step.rows.added.select(known.rows.column_names).cast(known.rows.schema)
     added = one_chunk(added_rows["id"])
     # The position of a row of the base is its ordinal; other rows are among the changed ones.
     changed: Ordinals = np.append(known.ordinals, UNBOUND)[find_all(left, known.ids)]

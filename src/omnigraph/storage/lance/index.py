@@ -154,7 +154,7 @@ def find_indexes(table: LanceDataset) -> tuple[IndexState, ...]:
         for index in known_indexes(table)
         if index.kind is not None and len(index.columns) == 1
     ]
-    return tuple(sorted(states, key=lambda state: state.spec.column))
+    return tuple(sorted(states, key=lambda state: (state.spec.column, state.spec.kind)))
 
 
 def rows_by_fragment(table: LanceDataset) -> dict[int, int]:
@@ -175,7 +175,10 @@ def stage_indexes(
     row_counts = rows_by_fragment(table)
     incomplete = [spec for spec in specs if not is_complete(spec, known, row_counts)]
     assert incomplete, "every index knows every row"
-    builds = [_plan_build(table, spec, known, row_counts) for spec in incomplete]
+    builds: list[_Build] = []
+    for spec in incomplete:
+        taken = frozenset(build.name for build in builds)
+        builds.append(_plan_build(table, spec, known, row_counts, taken=taken))
     return make_index_write(
         _build(table, builds, row_counts, pool),
         removed=[replaced for build in builds for replaced in build.replaced],
@@ -200,9 +203,16 @@ def _plan_build(
     spec: IndexSpec,
     known: Sequence[KnownIndex],
     row_counts: Mapping[int, int],
+    *,
+    taken: Collection[str],
 ) -> _Build:
     """Plan one segment over all rows, or over those not covered by a nearly complete segment."""
-    same_column = [index for index in known if index.columns == (spec.column,)]
+    # A column may have indexes of several kinds. One of an unknown kind is replaced.
+    same_column = [
+        index
+        for index in known
+        if index.columns == (spec.column,) and index.kind in {spec.kind, None}
+    ]
     parts = [(index, each) for index in same_column for each in index.segments]
     matching = [(index, each) for index, each in parts if index.is_for(spec)]
     largest = max(matching, key=lambda part: _sum(row_counts, part[1].fragments), default=None)
@@ -212,7 +222,7 @@ def _plan_build(
         if spec.kind is not IndexKind.VECTOR or _has_vectors(table, spec.column, rest):
             replaced = tuple(each.uuid for _, each in parts if each is not retained)
             return _Build(spec, index.name, rest, replaced)
-    taken = {index.name for index in known if index not in same_column}
+    taken = {*taken, *(index.name for index in known if index not in same_column)}
     replaced = tuple(each.uuid for _, each in parts)
     return _Build(spec, _name_beside(taken, spec.column), tuple(row_counts), replaced)
 

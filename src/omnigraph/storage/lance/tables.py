@@ -177,7 +177,7 @@ class LanceTables:
             found = delta.follow_delta(
                 before, after, base=own, columns=columns, deletions=deletions, places=self._places
             )
-            step = TableDelta(read_rows(found.delta.deleted), read_rows(found.delta.added))
+            step = TableDelta(read_rows(found.rows.deleted), read_rows(found.rows.added))
             return FollowedDelta(step, found.deleted_positions)
 
     def count_delta(self, old: TableVersion, new: TableVersion) -> int | None:
