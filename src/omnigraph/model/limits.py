@@ -304,6 +304,10 @@ EXPAND_CSR_FACTOR = 1.5
 EXPAND_PROBES_MAX = 4
 """Lookups in one version of an edge type after which reading it into memory is cheaper."""
 
+EXPAND_READ_EDGES_MAX = 1_000_000
+"""Edges of a type that a query reads into memory because they are used repeatedly: about half a
+second. More are read in the background, while queries look them up."""
+
 SEARCH_WORD_CHARACTERS_MAX = 40
 """Longest word that can be searched: longer ones are checksums or encoded files."""
 

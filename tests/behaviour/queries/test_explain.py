@@ -1,5 +1,6 @@
 """A plan as text: what each step would do, by which method, and why."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -234,6 +235,23 @@ def test_frequently_read_edges_are_cached(tmp_path: Path) -> None:
     assert looked_up == [True] * (EXPAND_PROBES_MAX + 1) + [False, False]
     assert ways[-2].endswith("the edges of this type are used repeatedly")
     assert ways[-1].endswith("the edges are in memory")
+
+
+def test_many_edges_are_cached_in_the_background(tmp_path: Path) -> None:
+    many_people(tmp_path).close()
+    settings = make_settings(tmp_path, storage_options=None, durability="relaxed")
+    bounds = replace(settings.lookups, edges_max=0)
+    graph = open_graph(replace(settings, lookups=bounds), actor=None, is_read_only=True)
+
+    ways: list[str] = []
+    while not ways or (ways[-1].startswith(LOOKED_UP) and len(ways) < 1_000):
+        assert [row["f.name"] for row in graph.query(FRIENDS)] == ["p1"]
+        ways.append(access_of(graph.explain(FRIENDS)))
+        time.sleep(0.01)
+
+    assert len(ways) > EXPAND_PROBES_MAX
+    assert ways[-1].endswith("the edges are in memory")
+    assert [row["f.name"] for row in graph.query(FRIENDS)] == ["p1"]
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,11 @@ not read here.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from threading import Lock, Thread
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,7 +26,6 @@ from omnigraph.engine.read.entities import (
     UNBOUND,
     ChangedEntities,
     EntityIndex,
-    FetchedEntities,
     IndexKey,
     LruCache,
     Marks,
@@ -35,6 +36,7 @@ from omnigraph.engine.read.entities import (
     one_chunk,
     to_ordinals,
 )
+from omnigraph.model.errors import GraphError
 from omnigraph.model.limits import CACHED_TOPOLOGY_BYTES_MAX, USE_COUNTERS_MAX
 from omnigraph.model.ports import Observer
 from omnigraph.model.runtime import lazy_module
@@ -45,10 +47,21 @@ if TYPE_CHECKING:
 else:
     sparse = lazy_module("scipy.sparse")
 
+_LOG = logging.getLogger(__name__)
+
 _ENDS = ("src", "dst")
+
+_PREPARED_EDGE_BYTES = 16
+"""The memory of an edge in an adjacency with the ordinals of edges."""
+
+_PREPARATIONS_MAX = 3
+"""How often an adjacency is prepared again after it was evicted."""
 
 _MATRIX_EDGES_MIN = 1_000_000
 """Edges above which sparse matrix products save more time than importing scipy takes."""
+
+
+_Compact = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +102,8 @@ class Adjacency:
     """
 
     starts: Ordinals
-    ends: Ordinals
-    edges: Ordinals | None
+    ends: _Compact
+    edges: _Compact | None
     target_count: int
     is_complete: bool
 
@@ -109,7 +122,7 @@ class Adjacency:
     def nbytes(self) -> int:
         """The memory size in bytes, including the values of the matrix."""
         edges = 0 if self.edges is None else self.edges.nbytes
-        return int(self.starts.nbytes + 2 * self.ends.nbytes + edges)
+        return int(self.starts.nbytes + self.ends.nbytes + 8 * len(self.ends) + edges)
 
     @property
     def source_count(self) -> int:
@@ -151,12 +164,12 @@ class Adjacency:
 
     def ends_at(self, places: Ordinals) -> Ordinals:
         """The ordinals of the neighbours at some places."""
-        return self.ends[places]
+        return self.ends[places].astype(np.int64)
 
     def edges_at(self, places: Ordinals) -> Ordinals:
         """The ordinals of the edges that lead to the neighbours at some places."""
         assert self.edges is not None, "an adjacency for bound edges has their ordinals"
-        return self.edges[places]
+        return self.edges[places].astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -284,11 +297,18 @@ def make_adjacency(
         step_count += int(np.count_nonzero(topology.sources != topology.targets))
     is_complete = len(rows) == step_count
     if keeps_edges:
-        numbered = np.arange(len(rows), dtype=np.int64)
-        first, order = _compress(rows, numbered, height=source.size, width=len(rows))
-        return Adjacency(first, columns[order], edges[order], target.size, is_complete)
+        positions = np.arange(len(rows), dtype=np.int64)
+        first, order = _compress(rows, positions, height=source.size, width=len(rows))
+        ends, numbers = _compact(columns[order]), _compact(edges[order])
+        return Adjacency(first, ends, numbers, target.size, is_complete)
     first, found = _compress(rows, columns, height=source.size, width=target.size)
-    return Adjacency(first, found, None, target.size, is_complete)
+    return Adjacency(first, _compact(found), None, target.size, is_complete)
+
+
+def _compact(numbers: Ordinals) -> _Compact:
+    """The same numbers in half the memory if they fit."""
+    is_small = numbers.max(initial=0) <= np.iinfo(np.int32).max
+    return numbers.astype(np.int32) if is_small else numbers
 
 
 def _find_steps(
@@ -380,14 +400,34 @@ def change_adjacency(
 
 
 @dataclass(frozen=True, slots=True)
-class _Ends:
-    """The cache key of an adjacency: the indexes of the edge table and of both node tables."""
+class Ends:
+    """What an adjacency connects: the edges of a type, from the nodes of one type to another's."""
 
-    edges: IndexKey
-    source: IndexKey
-    target: IndexKey
+    edges: WholeEntities
+    source: WholeEntities
+    target: WholeEntities
     direction: Direction
     keeps_edges: bool
+
+    @property
+    def indexes(self) -> tuple[WholeEntities, WholeEntities, WholeEntities]:
+        """The entity indexes of the edges and of both ends."""
+        return self.edges, self.source, self.target
+
+    @property
+    def base(self) -> Ends:
+        """The same adjacency in the versions that are the bases of these."""
+        edges, source, target = (each.base for each in self.indexes)
+        return Ends(edges, source, target, self.direction, self.keeps_edges)
+
+    @property
+    def key(self) -> _EndsKey:
+        """The cache key."""
+        ends = self.source.key, self.target.key
+        return self.edges.key, *ends, self.direction, self.keeps_edges
+
+
+_EndsKey = tuple[IndexKey, IndexKey, IndexKey, Direction, bool]
 
 
 class AdjacencyCache:
@@ -399,18 +439,25 @@ class AdjacencyCache:
             size_of=lambda each: each.nbytes,
             observer=observer,
         )
-        self._adjacency: LruCache[_Ends, AnyAdjacency] = LruCache(
+        self._adjacency: LruCache[_EndsKey, AnyAdjacency] = LruCache(
             bytes_max=CACHED_TOPOLOGY_BYTES_MAX // 2, size_of=lambda each: each.nbytes
         )
         self._probed: UseCounter[TableVersion] = UseCounter(keys_max=USE_COUNTERS_MAX)
+        self._prepared: UseCounter[_EndsKey] = UseCounter(keys_max=USE_COUNTERS_MAX)
+        self._lock = Lock()
+        self._preparation: Thread | None = None
 
     def is_cached(self, at: TableVersion) -> bool:
         """Whether the edges of a version are cached."""
-        return at in self._topologies
+        return at in self._topologies or any(at == edges for (edges, _), *_rest in self._adjacency)
 
-    def note_probe(self, at: TableVersion) -> None:
-        """Count one index lookup of edges in a version."""
-        self._probed.note(at)
+    def has_adjacency(self, ends: Ends) -> bool:
+        """Whether an adjacency, or that of its base, is cached."""
+        return ends.base.key in self._adjacency
+
+    def note_probe(self, at: TableVersion) -> int:
+        """Count one index lookup of edges in a version and return the number of lookups."""
+        return self._probed.note(at)
 
     def probes(self, at: TableVersion) -> int:
         """The number of index lookups of edges in a version."""
@@ -425,57 +472,68 @@ class AdjacencyCache:
 
         return self._topologies.get(at, read)
 
-    def adjacency(
-        self,
-        edges: WholeEntities,
-        *,
-        direction: Direction,
-        source: EntityIndex,
-        target: WholeEntities,
-        keeps_edges: bool,
-        tables: RowReader,
-    ) -> AnyAdjacency:
-        """Adjacency over all edges of a version, cached if it is between whole tables."""
+    def prepare(self, ends: Ends, *, tables: RowReader) -> None:
+        """Begin to cache an adjacency in the background, one at a time.
+
+        Does nothing if the adjacency would exceed the cache or was prepared and evicted repeatedly.
+        """
+        with self._lock:
+            if self._preparation is not None and self._preparation.is_alive():
+                return
+            size = ends.edges.base.size * _PREPARED_EDGE_BYTES
+            if size > CACHED_TOPOLOGY_BYTES_MAX // 2:
+                return
+            if self._prepared.note(ends.base.key) > _PREPARATIONS_MAX:
+                return
+            self._preparation = Thread(
+                target=self._prepare,
+                args=(ends.base, tables),
+                name="omnigraph-adjacency",
+                daemon=True,
+            )
+            self._preparation.start()
+
+    def _prepare(self, ends: Ends, tables: RowReader) -> None:
+        try:
+            self.adjacency(ends, tables=tables)
+        except GraphError as error:
+            # The version may have been deleted since; a query that needs it reports the fault.
+            _LOG.debug("cannot cache the edges of '%s': %s", ends.edges.at.ref.path, error)
+
+    def adjacency(self, ends: Ends, *, tables: RowReader) -> AnyAdjacency:
+        """An adjacency, made now if it is not cached."""
+        edges, source, target = ends.indexes
 
         def make() -> AnyAdjacency:
             return make_adjacency(
                 self._topology_of(edges, tables),
-                direction=direction,
+                direction=ends.direction,
                 source=source,
                 target=target,
-                keeps_edges=keeps_edges,
+                keeps_edges=ends.keeps_edges,
             )
 
-        if isinstance(source, FetchedEntities):
-            return make()
-        key = _Ends(edges.key, source.key, target.key, direction, keeps_edges)
-        if all(isinstance(each, TableEntities) for each in (edges, source, target)):
-            return self._adjacency.get(key, make)
-
-        def find_base(*, keeps_edges: bool) -> Adjacency:
-            found = self.adjacency(
-                edges.base,
-                direction=direction,
-                source=source.base,
-                target=target.base,
-                keeps_edges=keeps_edges,
-                tables=tables,
-            )
-            assert isinstance(found, Adjacency), "a base has no base"
-            return found
+        if all(isinstance(each, TableEntities) for each in ends.indexes):
+            return self._adjacency.get(ends.key, make)
 
         def change() -> AnyAdjacency:
-            base = find_base(keeps_edges=keeps_edges)
+            base = self._base(ends.base, tables)
             if not base.is_complete:
                 # An edge of the base may have an end that exists in this version.
                 return make()
             has_dropped = isinstance(edges, ChangedEntities) and len(edges.delta.dropped) > 0
-            detailed = find_base(keeps_edges=keeps_edges or has_dropped)
+            keeps_edges = ends.keeps_edges or has_dropped
+            detailed = self._base(replace(ends.base, keeps_edges=keeps_edges), tables)
             return change_adjacency(
-                base, detailed, edges, direction=direction, source=source, target=target
+                base, detailed, edges, direction=ends.direction, source=source, target=target
             )
 
-        return self._adjacency.get(key, change)
+        return self._adjacency.get(ends.key, change)
+
+    def _base(self, ends: Ends, tables: RowReader) -> Adjacency:
+        found = self.adjacency(ends, tables=tables)
+        assert isinstance(found, Adjacency), "a base has no base"
+        return found
 
     def _topology_of(self, edges: WholeEntities, tables: RowReader) -> Topology:
         if isinstance(edges, TableEntities):

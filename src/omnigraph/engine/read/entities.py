@@ -9,7 +9,7 @@ compute the value, and the cache retains one of them.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
@@ -21,12 +21,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.engine.read.budget import Budget
-from omnigraph.engine.read.ordering import order_keys
+from omnigraph.engine.read.ordering import hash_texts, order_keys
 from omnigraph.engine.rows.conditions import BoundCondition, evaluate_mask
 from omnigraph.model.limits import CACHED_COLUMN_BYTES_MAX, CACHED_TYPE_ROWS_MAX, USE_COUNTERS_MAX
 from omnigraph.model.ports import Event, Observer
 from omnigraph.storage.ports import RowReader, TableVersion
-from omnigraph.storage.predicates import Predicate
+from omnigraph.storage.predicates import OneOf, Predicate
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -73,6 +73,10 @@ class LruCache(Generic[K, V]):
     def __contains__(self, key: K) -> bool:
         with self._lock:
             return key in self._value_by_key
+
+    def __iter__(self) -> Iterator[K]:
+        with self._lock:
+            return iter(tuple(self._value_by_key))
 
     def put(self, key: K, value: V) -> None:
         """Cache a value, unless the key has one already or the value exceeds the whole cache."""
@@ -128,17 +132,48 @@ _SMALL_TABLE_ROWS = 4_096
 _ARROW_RANK_ROWS_MAX = 2_048
 """Texts up to which Arrow, which compares whole texts, sorts faster than `order_keys`."""
 
-_FEW_IDS = 16
-"""Ids up to which they are looked up one by one."""
-
-_LINEAR_LOOKUPS_MAX = 24
-"""Lookups of single ids by linear scan before a dictionary of the ids pays off."""
-
-_DICTIONARY_IDS_MAX = 500_000
-"""The most ids in a dictionary: each takes about 150 bytes."""
+_LINEAR_LOOKUPS_MAX = 8
+"""Lookups by linear scan of the ids of a version before hashing them pays off."""
 
 SPARSE = 32
 """The ratio of rows of a type to rows needed above which reading single rows pays off."""
+
+
+class HashedIds:
+    """The distinct ids of a version in the order of their hashes, to find some of them quickly."""
+
+    def __init__(self, ids: pa.Array) -> None:
+        hashes = hash_texts(ids)
+        self._ids = ids
+        self._ordinals: Ordinals = np.argsort(hashes)
+        self._hashes = hashes[self._ordinals]
+
+    @property
+    def nbytes(self) -> int:
+        """The memory size in bytes, without the ids."""
+        return self._hashes.nbytes + self._ordinals.nbytes
+
+    def find(self, wanted: pa.Array) -> Ordinals:
+        """The ordinals of ids; `UNBOUND` where there is no such id."""
+        found = np.full(len(wanted), UNBOUND, np.int64)
+        hashes = hash_texts(wanted)
+        places = np.searchsorted(self._hashes, hashes)
+        sought = np.arange(len(wanted))
+        # Different ids may have the same hash, so each candidate is compared.
+        while len(sought := sought[self._has_hash(places[sought], hashes[sought])]):
+            candidates = self._ordinals[places[sought]]
+            pairs = self._ids.take(pa.array(candidates)), wanted.take(pa.array(sought))
+            is_same = pc.fill_null(pc.equal(*pairs), fill_value=False)
+            marks = is_same.to_numpy(zero_copy_only=False)
+            found[sought[marks]] = candidates[marks]
+            sought = sought[~marks]
+            places[sought] += 1
+        return found
+
+    def _has_hash(self, places: Ordinals, hashes: npt.NDArray[np.uint64]) -> Marks:
+        is_place = places < len(self._hashes)
+        is_place[is_place] = self._hashes[places[is_place]] == hashes[is_place]
+        return is_place
 
 
 class ColumnCache:
@@ -151,8 +186,8 @@ class ColumnCache:
         self._id_keys: LruCache[TableVersion, Ordinals] = LruCache(
             bytes_max=CACHED_COLUMN_BYTES_MAX // 4, size_of=_size_of_codes
         )
-        self._ordinal_by_id: LruCache[TableVersion, Mapping[str, int]] = LruCache(
-            bytes_max=CACHED_COLUMN_BYTES_MAX // 4, size_of=_size_of_codes_by_id
+        self._hashed_ids: LruCache[TableVersion, HashedIds] = LruCache(
+            bytes_max=CACHED_COLUMN_BYTES_MAX // 4, size_of=lambda each: each.nbytes
         )
         self._lookups: UseCounter[TableVersion] = UseCounter(keys_max=USE_COUNTERS_MAX)
         self._requests: UseCounter[tuple[TableVersion, str]] = UseCounter(keys_max=USE_COUNTERS_MAX)
@@ -175,17 +210,21 @@ class ColumnCache:
         """Whether a column of a version is cached."""
         return any((at, name) in self._columns for name in names)
 
-    def find_id(self, at: TableVersion, id: str | None, *, tables: RowReader) -> int:
-        """The ordinal of an id in a version, or `UNBOUND` if the version lacks the id."""
-        if id is None:
-            return UNBOUND
-        ids = self.get(at, "id", tables=tables)
-        if self._lookups.note(at) <= _LINEAR_LOOKUPS_MAX or len(ids) > _DICTIONARY_IDS_MAX:
-            return int(pc.index(ids, id).as_py())
-        ordinals = self._ordinal_by_id.get(
-            at, lambda: dict(zip(ids.to_pylist(), range(len(ids)), strict=True))
-        )
-        return ordinals.get(id, UNBOUND)
+    def has_all(self, at: TableVersion, names: Iterable[str]) -> bool:
+        """Whether columns of a version are cached."""
+        return all((at, name) in self._columns for name in names)
+
+    def find_ids(self, at: TableVersion, ids: pa.Array, *, tables: RowReader) -> Ordinals:
+        """The ordinals of ids in a version; `UNBOUND` where the version lacks the id."""
+        among = self.get(at, "id", tables=tables)
+        if len(ids) * SPARSE > len(among):
+            return find_all(ids, among)
+        hashed = self._hashed_ids.find(at)
+        if hashed is None:
+            if self._lookups.note(at) <= _LINEAR_LOOKUPS_MAX:
+                return find_all(ids, among)
+            hashed = self._hashed_ids.get(at, lambda: HashedIds(among))
+        return hashed.find(ids)
 
     def is_worth_reading(self, at: TableVersion, names: Iterable[str], *, size: int) -> bool:
         """Whether columns are cached, or were requested before and are small enough to cache.
@@ -240,9 +279,7 @@ class TableEntities:
 
     def is_cached(self, names: Iterable[str]) -> bool:
         """Whether columns are cached, or the table is small enough to be read whole anyway."""
-        return self.size <= _SMALL_TABLE_ROWS or all(
-            self._cache.find(self.at, name) for name in names
-        )
+        return self.size <= _SMALL_TABLE_ROWS or self._cache.has_all(self.at, names)
 
     def is_worth_reading(self, names: Iterable[str]) -> bool:
         """Whether to read these columns whole instead of pushing a filter on them down to Lance."""
@@ -293,15 +330,12 @@ class TableEntities:
 
     def find(self, ids: pa.Array) -> Ordinals:
         """The ordinals of ids; `UNBOUND` where there is no such entity."""
-        among = self.column("id")
-        if len(ids) > _FEW_IDS:
-            return find_all(ids, among)
-        found = (self.find_one(id) for id in ids.to_pylist())
-        return np.array([each[0] if len(each) else UNBOUND for each in found], np.int64)
+        self.column("id")
+        return self._cache.find_ids(self.at, ids, tables=self._tables)
 
-    def find_one(self, id: str | None) -> Ordinals:
+    def find_one(self, id: str) -> Ordinals:
         """The ordinal of one id; empty if there is no such entity."""
-        ordinal = self._cache.find_id(self.at, id, tables=self._tables)
+        (ordinal,) = self.find(pa.array([id], pa.string())).tolist()
         return np.array([] if ordinal == UNBOUND else [ordinal], np.int64)
 
     def matching(self, conditions: Sequence[BoundCondition], names: Sequence[str]) -> Ordinals:
@@ -322,6 +356,10 @@ class TableEntities:
         names = ["id", *sorted(self._names.intersection(columns) - {"id"})]
         rows = self._tables.scan(self.at, columns=names, predicate=predicate)
         return FetchedEntities(rows, whole=self)
+
+    def fetch_ids(self, ids: pa.Array, *, columns: Iterable[str]) -> FetchedEntities:
+        """The entities with some ids, from cached columns if they are there; see `fetch`."""
+        return _fetch_ids(self, ids, columns)
 
 
 @dataclass(frozen=True)
@@ -512,6 +550,23 @@ class ChangedEntities:
         rows = self._tables.scan(self.at, columns=names, predicate=predicate)
         return FetchedEntities(rows, whole=self)
 
+    def fetch_ids(self, ids: pa.Array, *, columns: Iterable[str]) -> FetchedEntities:
+        """The entities with some ids, from cached columns if they are there; see `fetch`."""
+        return _fetch_ids(self, ids, columns)
+
+
+def _fetch_ids(index: WholeEntities, ids: pa.Array, columns: Iterable[str]) -> FetchedEntities:
+    names = [
+        "id",
+        *(each for each in sorted(columns) if index.has_columns([each]) and each != "id"),
+    ]
+    if not index.is_cached(names):
+        return index.fetch(columns=names, predicate=OneOf("id", ids))
+    found = index.find(ids)
+    ordinals = np.sort(found[found != UNBOUND])
+    rows = {name: index.values(name, pa.null(), ordinals) for name in names}
+    return FetchedEntities(pa.table(rows), whole=index)
+
 
 class FetchedEntities:
     """The entities of `whole` that a lookup found, with the columns that the query needs."""
@@ -627,10 +682,6 @@ def _read_column(at: TableVersion, name: str, tables: RowReader) -> pa.Array:
 def _positions(ordinals: Ordinals, wanted: Ordinals) -> Ordinals:
     places = np.searchsorted(wanted, ordinals)
     return np.where(ordinals == UNBOUND, UNBOUND, places)
-
-
-def _size_of_codes_by_id(ordinals: Mapping[str, int]) -> int:
-    return 150 * len(ordinals)
 
 
 def _size_of_codes(ordinals: Ordinals) -> int:

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from omnigraph.compiler.ir import ANONYMOUS, Direction, Expand
 from omnigraph.engine.read.adjacency import (
     AnyAdjacency,
+    Ends,
     breadth_first_reach,
     make_adjacency,
     make_topology,
@@ -44,6 +45,7 @@ from omnigraph.model.limits import (
     EXPAND_INDEXED_FRONTIER_MAX,
     EXPAND_INDEXED_HOPS_MAX,
     EXPAND_PROBES_MAX,
+    EXPAND_READ_EDGES_MAX,
     PROBED_VALUES_MAX,
 )
 from omnigraph.storage.predicates import OneOf, Or
@@ -67,11 +69,14 @@ class TraversalMode(StrEnum):
 class LookupBounds:
     """The largest traversals that look edges up in an index instead of holding them in memory.
 
-    `frontier_max` bounds the entities that a traversal starts from, and `hops_max` its hops.
+    `frontier_max` bounds the entities that a traversal starts from, and `hops_max` its hops. A type
+    of at most `edges_max` edges that is used repeatedly is read by the query; a larger one in the
+    background, while queries look edges up.
     """
 
     frontier_max: int
     hops_max: int
+    edges_max: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +87,9 @@ class AccessRules:
     bounds: LookupBounds
 
 
-DEFAULT_LOOKUPS = LookupBounds(EXPAND_INDEXED_FRONTIER_MAX, EXPAND_INDEXED_HOPS_MAX)
+DEFAULT_LOOKUPS = LookupBounds(
+    EXPAND_INDEXED_FRONTIER_MAX, EXPAND_INDEXED_HOPS_MAX, EXPAND_READ_EDGES_MAX
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +109,7 @@ def parse_lookups(environment: Mapping[str, str]) -> LookupBounds:
     return LookupBounds(
         _parse_bound(environment, FRONTIER_VARIABLE, DEFAULT_LOOKUPS.frontier_max),
         _parse_bound(environment, HOPS_VARIABLE, DEFAULT_LOOKUPS.hops_max),
+        DEFAULT_LOOKUPS.edges_max,
     )
 
 
@@ -124,7 +132,7 @@ def choose_access(
         return Access(TraversalMode.CSR, f"it starts from {frontier:,} {plural(frontier, 'node')}")
     if hops > rules.bounds.hops_max:
         return Access(TraversalMode.CSR, f"it goes {hops} {plural(hops, 'hop')}")
-    if probes > EXPAND_PROBES_MAX:
+    if probes > EXPAND_PROBES_MAX and edge_count <= rules.bounds.edges_max:
         return Access(TraversalMode.CSR, "the edges of this type are used repeatedly")
     looked_up = estimate_edges(
         frontier=frontier, hops=hops, edge_count=edge_count, source_count=source_count
@@ -215,18 +223,33 @@ class Expander:
 
     def choose(self, expand: Expand, *, frontier: int) -> Access:
         """The access path of an expansion that starts from `frontier` entities."""
-        declared = self.sources.catalog.edges[expand.edge_type]
-        near_type = declared.target if expand.direction is Direction.IN else declared.source
         entry = self.sources.edge_entry(expand.edge_type)
         topologies, edges = self.sources.cache.topologies, self.sources.edges(expand.edge_type)
+        is_cached = topologies.has_adjacency(self._ends(expand)) or (
+            entry.row_count <= self.access.bounds.edges_max and topologies.is_cached(edges.base.at)
+        )
         return choose_access(
             rules=self.access,
             frontier=frontier,
             hops=expand.hops_max,
             edge_count=entry.row_count,
-            source_count=self.sources.node_entry(near_type).row_count,
-            is_cached=topologies.is_cached(edges.base.at),
+            source_count=self.sources.node_entry(self._near_type(expand)).row_count,
+            is_cached=is_cached,
             probes=topologies.probes(edges.base.at),
+        )
+
+    def _near_type(self, expand: Expand) -> str:
+        declared = self.sources.catalog.edges[expand.edge_type]
+        return declared.target if expand.direction is Direction.IN else declared.source
+
+    def _ends(self, expand: Expand) -> Ends:
+        """The adjacency between whole types that an expansion can use."""
+        return Ends(
+            edges=self.sources.edges(expand.edge_type),
+            source=self.sources.nodes(self._near_type(expand)),
+            target=self.sources.nodes(expand.target_type),
+            direction=expand.direction,
+            keeps_edges=expand.edge_binding is not None,
         )
 
     # Execution strategies
@@ -311,30 +334,28 @@ class Expander:
         # The adjacency holds the ends of every edge and the neighbours of every node.
         edge_count = self.sources.edge_entry(expand.edge_type).row_count
         self.budget.require_rows(edge_count, width=4)
-        target = self.sources.nodes(expand.target_type)
-        if expand.hops_max > 1:
-            # The next hop starts from the nodes reached, so both ends must use one entity index.
-            ordinals, source = move(ordinals, source=source, target=target), target
-        adjacency = self.sources.cache.topologies.adjacency(
-            self.sources.edges(expand.edge_type),
-            direction=expand.direction,
-            source=source,
-            target=target,
-            keeps_edges=expand.edge_binding is not None,
-            tables=self.sources.tables,
-        )
-        return _Neighbours(adjacency, ordinals, target, self.sources.edges(expand.edge_type))
+        ends = self._ends(expand)
+        ordinals = move(ordinals, source=source, target=ends.source)
+        topologies, tables = self.sources.cache.topologies, self.sources.tables
+        adjacency = topologies.adjacency(ends, tables=tables)
+        return _Neighbours(adjacency, ordinals, ends.target, ends.edges)
 
     def _probe(self, expand: Expand, ordinals: Ordinals, source: EntityIndex) -> _Neighbours:
         """Look up edges hop by hop, then the nodes that they lead to."""
-        self.sources.cache.topologies.note_probe(self.sources.edges(expand.edge_type).base.at)
-        frontier = seen = source.ids(np.unique(ordinals))
+        topologies, ends = self.sources.cache.topologies, self._ends(expand)
+        lookups = topologies.note_probe(ends.edges.base.at)
+        if lookups > EXPAND_PROBES_MAX and ends.edges.size > self.access.bounds.edges_max:
+            topologies.prepare(ends, tables=self.sources.tables)
+        starts, rows = np.unique(ordinals, return_inverse=True)
+        # An index of the starts alone: arrays as long as the type would cost more than the lookup.
+        near = FetchedEntities(pa.table({"id": source.ids(starts)}), whole=source.whole)
+        frontier = seen = near.ids(near.every())
         found: list[pa.Table] = []
         for _ in range(expand.hops_max):
             edges = self._probe_edges(expand, frontier)
             found.append(edges)
-            ends = [one_chunk(edges[end]) for end in _FAR_ENDS[expand.direction]]
-            reached = pa.concat_arrays(ends).unique()
+            far = [one_chunk(edges[end]) for end in _FAR_ENDS[expand.direction]]
+            reached = pa.concat_arrays(far).unique()
             frontier = reached.filter(pc.invert(pc.is_in(reached, value_set=seen)))
             seen = pa.concat_arrays([seen, frontier])
             if not len(frontier):
@@ -343,16 +364,16 @@ class Expander:
         edges = _first_of_each(pa.concat_tables(found))
         target = self._probe_nodes(expand, seen)
         if expand.hops_max > 1:
-            ordinals, source = move(ordinals, source=source, target=target), target
+            rows, near = move(rows, source=near, target=target), target
         adjacency = make_adjacency(
             make_topology(edges["src"], edges["dst"], ordinals=None),
             direction=expand.direction,
-            source=source,
+            source=near,
             target=target,
             keeps_edges=expand.edge_binding is not None,
         )
-        found_edges = FetchedEntities(edges, whole=self.sources.edges(expand.edge_type))
-        return _Neighbours(adjacency, ordinals, target, found_edges)
+        found_edges = FetchedEntities(edges, whole=ends.edges)
+        return _Neighbours(adjacency, rows, target, found_edges)
 
     def _probe_edges(self, expand: Expand, frontier: pa.Array) -> pa.Table:
         wanted = self.properties.get(expand.edge_binding or ANONYMOUS, set()) | {"src", "dst"}
@@ -367,10 +388,10 @@ class Expander:
     def _probe_nodes(self, expand: Expand, ids: pa.Array) -> FetchedEntities:
         wanted = self.properties.get(expand.target, set())
         parts = []
+        nodes = self.sources.nodes(expand.target_type)
         for some in _slices(ids):
             self.budget.require_time()
-            nodes = self.sources.nodes(expand.target_type)
-            parts.append(nodes.fetch(columns=wanted, predicate=OneOf("id", some)))
+            parts.append(nodes.fetch_ids(some, columns=wanted))
         return join_fetched(parts)
 
 

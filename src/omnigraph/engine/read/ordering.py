@@ -22,6 +22,9 @@ _WORD_BYTES = 8
 _COUNT_BITS = 3
 _SAMPLE_ROWS = 50_000
 _ROUNDS_MAX = 32
+_HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+"""An odd number near 2 ** 64 divided by the golden ratio, which spreads neighbouring numbers."""
+_HASH_SHIFT = 29
 
 
 def rank_bytes(texts: pa.LargeBinaryArray) -> Numbers:
@@ -124,7 +127,7 @@ class _Words:
         _validity, offsets, content = texts.buffers()
         first, last = texts.offset, texts.offset + len(texts)
         limits = np.frombuffer(offsets, np.int64)[first : last + 1] if offsets else np.zeros(1, int)
-        self._starts, self._lengths = limits[:-1], np.diff(limits)
+        self._starts, self.lengths = limits[:-1], np.diff(limits)
         held = np.frombuffer(content, np.uint8) if content else np.zeros(0, np.uint8)
         if len(held) < _WORD_BYTES:
             held = np.append(held, np.zeros(_WORD_BYTES, np.uint8))
@@ -138,12 +141,26 @@ class _Words:
         words = self._words[found].astype(np.uint64)
         # Near the end of the buffer a word starts before the wanted byte and is shifted.
         late = np.minimum((wanted - found) * 8, _BITS_MAX).astype(np.uint64)
-        held = np.clip(self._lengths[rows] - depth, 0, width)
+        held = np.clip(self.lengths[rows] - depth, 0, width)
         masks = np.array(
             [(1 << 64) - (1 << (64 - 8 * each)) for each in range(_WORD_BYTES)], np.uint64
         )
         words = ((words << late) & masks[held]) >> np.uint64(64 - 8 * width)
         return words.astype(np.int64), held
+
+
+def hash_texts(texts: pa.Array) -> npt.NDArray[np.uint64]:
+    """A number for every text that is the same for equal texts, and rarely for others."""
+    words = _Words(texts.cast(pa.large_binary()))
+    width = _WORD_BYTES - 1
+    hashes = words.lengths.astype(np.uint64)
+    rows, depth = np.arange(len(texts)), 0
+    while len(rows := rows[words.lengths[rows] > depth]):
+        content, _held = words.read(rows, depth, width)
+        mixed = (hashes[rows] ^ content.view(np.uint64)) * _HASH_FACTOR
+        hashes[rows] = mixed ^ (mixed >> np.uint64(_HASH_SHIFT))
+        depth += width
+    return hashes
 
 
 Keys = npt.NDArray[np.int64]

@@ -3,7 +3,12 @@
 import threading
 from functools import partial
 
-from omnigraph.engine.read.entities import LruCache, UseCounter
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from omnigraph.engine.read.entities import UNBOUND, HashedIds, LruCache, UseCounter
+from omnigraph.engine.read.ordering import hash_texts
 from tests.support.processes import race
 
 
@@ -134,3 +139,26 @@ def test_no_request_is_lost_between_threads() -> None:
 
 def _triple(text: str) -> str:
     return text * 3
+
+
+@given(
+    ids=st.lists(st.text(alphabet="ab/é\0", max_size=40), unique=True, max_size=30),
+    others=st.lists(st.text(alphabet="ab/é\0", max_size=40) | st.none(), max_size=10),
+)
+def test_hashed_ids_are_found_as_by_a_dictionary(ids: list[str], others: list[str | None]) -> None:
+    wanted = [*ids[::-1], *others]
+
+    found = HashedIds(pa.array(ids, pa.string())).find(pa.array(wanted, pa.string()))
+
+    ordinal_by_id: dict[str | None, int] = {id: ordinal for ordinal, id in enumerate(ids)}
+    assert found.tolist() == [ordinal_by_id.get(each, UNBOUND) for each in wanted]
+
+
+def test_different_ids_with_the_same_hash_are_distinguished() -> None:
+    # The hash mixes the length with up to seven bytes, and 3 ^ 4 is 7.
+    ids = pa.array(["abc", "abc\0\0\0\4", "d"])
+    assert len(set(hash_texts(ids).tolist())) == 2
+
+    found = HashedIds(ids).find(pa.array(["d", "abc\0\0\0\4", "abc", "ab"]))
+
+    assert found.tolist() == [2, 1, 0, UNBOUND]

@@ -73,6 +73,7 @@ def test_edges_are_looked_up_only_if_every_condition_allows_it(
         (choose(frontier=2_000), "2,000 nodes"),
         (choose(hops=7), "7 hops"),
         (choose(probes=5), "used repeatedly"),
+        (choose(probes=5, edge_count=2_000_000), "2 of 2,000,000 edges"),
         (choose(frontier=1_000, edge_count=1_000, source_count=1_000), "all 1,000 edges"),
         (choose(frontier=3), "3 of 1,000,000 edges"),
     ],
