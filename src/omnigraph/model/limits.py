@@ -199,6 +199,10 @@ TABLE_METADATA_BYTES_MAX = 256 * 1024 * 1024
 TABLE_INDEX_BYTES_MAX = 1024 * 1024 * 1024
 """Most memory of an open graph for pages of its indexes."""
 
+STREAMED_ROWS = 262_144
+"""Rows of a batch of a scan whose rows are aggregated: with fewer, the calls for each batch cost
+more than their rows."""
+
 SCAN_BATCH_BYTES = 4 * 1024 * 1024
 """Bytes of a type, and of its blobs, that are read at a time to be written elsewhere."""
 

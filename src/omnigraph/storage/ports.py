@@ -312,6 +312,14 @@ class RowReader(Protocol):
         Raises `NotFoundError` if the version was cleaned up or its branch was deleted.
         """
 
+    def scan_batches(
+        self, at: TableVersion, *, columns: Sequence[str], predicate: Predicate | None
+    ) -> Iterator[pa.RecordBatch]:
+        """The same rows in any order, a batch at a time; at least one column, and no blobs.
+
+        Memory use does not depend on the number of rows.
+        """
+
     def find_ids(self, at: TableVersion, *, ids: pa.Array) -> pa.Array:
         """The given ids that exist; at most `PROBED_VALUES_MAX` distinct ids may be given.
 

@@ -22,6 +22,7 @@ from omnigraph.compiler.diagnostics import advise_name
 from omnigraph.compiler.ir import Aggregate, MutationIR, ReadIR, Value
 from omnigraph.engine.read.budget import Allowance, Budget
 from omnigraph.engine.read.cache import ReadCache, Sources
+from omnigraph.engine.read.entities import Indexes
 from omnigraph.engine.read.expand import AccessRules, Expander
 from omnigraph.engine.read.explain import Explainer
 from omnigraph.engine.read.filter import Filter
@@ -29,6 +30,8 @@ from omnigraph.engine.read.output import Output
 from omnigraph.engine.read.pipeline import Pipeline
 from omnigraph.engine.read.plan import Plan, plan_read
 from omnigraph.engine.read.ranking import Ranker
+from omnigraph.engine.read.relation import Relation
+from omnigraph.engine.read.table_scan import TableScanner, find_table_scan, is_worthwhile
 from omnigraph.engine.results import Blob, Result, ResultColumn
 from omnigraph.engine.rows.comparisons import Inputs
 from omnigraph.engine.rows.json_rows import encode_entity
@@ -137,10 +140,10 @@ def run_query(call: QueryCall, *, basis: Basis, path: ReadPath) -> Result:
 
 def _run(call: QueryCall, pipeline: Pipeline, basis: Basis, path: ReadPath) -> Result:
     plan = call.plan
-    matches = pipeline.run(plan.steps)
+    relation, indexes = _match(plan, pipeline)
     ranker = Ranker(pipeline.matcher, path.embedder, plan.type_by_variable)
     output = Output(plan, pipeline.matcher, ranker, pipeline.budget)
-    table = output.table(pipeline.join_all(matches), matches.indexes)
+    table = output.table(relation, indexes)
     return Result(
         table,
         columns=[
@@ -151,6 +154,17 @@ def _run(call: QueryCall, pipeline: Pipeline, basis: Basis, path: ReadPath) -> R
         branch=basis.branch,
         commit_id=basis.head.id,
     )
+
+
+def _match(plan: Plan, pipeline: Pipeline) -> tuple[Relation, Indexes]:
+    """The rows that match the pattern of a read, or distinct ones with weights."""
+    scan = find_table_scan(plan, pipeline.sources.catalog)
+    if scan is not None and is_worthwhile(scan, pipeline.sources):
+        scanner = TableScanner(pipeline.sources, pipeline.matcher, pipeline.budget)
+        relation, index = scanner.run(scan)
+        return relation, {scan.variable: index}
+    matches = pipeline.run(plan.steps)
+    return pipeline.join_all(matches), matches.indexes
 
 
 def explain_query(plan: Plan, *, basis: Basis, path: ReadPath) -> str:

@@ -41,6 +41,8 @@ from omnigraph.engine.read.plan import (
     cap_hops,
     references_of,
 )
+from omnigraph.engine.read.table_scan import TableScan, find_table_scan, is_worthwhile
+from omnigraph.model.catalog import TypeKind
 from omnigraph.model.errors import plural
 
 _STEP = "  "
@@ -59,7 +61,11 @@ class Explainer:
     def explain(self, plan: Plan) -> str:
         """The plan as indented lines."""
         lines = [render_signature(plan.ir)]
-        lines += _indent(self._lines(plan.steps, [1.0]))
+        scan = find_table_scan(plan, self.sources.catalog)
+        if scan is not None and is_worthwhile(scan, self.sources):
+            lines += _indent(self._table_lines(scan))
+        else:
+            lines += _indent(self._lines(plan.steps, [1.0]))
         lines += _indent(render_output(plan.ir))
         return "\n".join(lines)
 
@@ -84,6 +90,21 @@ class Explainer:
                     yield from _indent(self._lines(inner, inside))
                     rows[0] = max(rows[0], inside[0])
             yield from _indent(_weight_lines(step))
+
+    def _table_lines(self, scan: TableScan) -> Iterator[str]:
+        is_edge = scan.kind is TypeKind.EDGE
+        entry_of = self.sources.edge_entry if is_edge else self.sources.node_entry
+        size = entry_of(scan.type_name).row_count
+        found = size * share_of_all(scan.conditions)
+        about = f"about {_count(found)} of {size:,} {plural(size, scan.kind.value)}"
+        yield f"scan ${scan.variable}: {scan.type_name}  ({about})"
+        yield from _indent(f"where {render_condition(each)}" for each in scan.conditions)
+        names = ", ".join(f"${scan.variable}.{name}" for name in scan.properties)
+        yield (
+            f"{_STEP}in batches: distinct values of {names} are counted"
+            if names
+            else (f"{_STEP}counted without reading properties")
+        )
 
     def _scan_lines(self, scan: NodeScan, rows: list[float]) -> Iterator[str]:
         size = self.sources.node_entry(scan.type_name).row_count

@@ -8,7 +8,7 @@ not know these names.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
@@ -147,6 +147,26 @@ class SecuredTables:
         rows = self.tables.scan(limit.at, columns=wanted, predicate=predicate)
         return rows.filter(self._marks(limit, rows)).select(columns)
 
+    def scan_batches(
+        self, at: TableVersion, *, columns: Sequence[str], predicate: Predicate | None
+    ) -> Iterator[pa.RecordBatch]:
+        """The visible rows that match a predicate, a batch at a time."""
+        limit = self._find(at, columns)
+        if limit is None:
+            yield from self.tables.scan_batches(at, columns=columns, predicate=predicate)
+            return
+        wanted = list(dict.fromkeys([*columns, *limit.condition_columns]))
+        batches = self.tables.scan_batches(limit.at, columns=wanted, predicate=predicate)
+        yield from self._filter(batches, limit, columns)
+
+    def _filter(
+        self, batches: Iterable[pa.RecordBatch], limit: VisibleRows, columns: Sequence[str]
+    ) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            marks = self._marks(limit, pa.Table.from_batches([batch]))
+            if pc.any(marks).as_py():
+                yield batch.filter(marks).select(list(columns))
+
     def find_ids(self, at: TableVersion, *, ids: pa.Array) -> pa.Array:
         """The given ids whose rows exist and are visible."""
         limit = self.limit_by_version.get(at)
@@ -170,10 +190,7 @@ class SecuredTables:
             yield from self.tables.scan_by_id(at, columns=columns)
             return
         wanted = list(dict.fromkeys([*columns, *limit.condition_columns]))
-        for batch in self.tables.scan_by_id(limit.at, columns=wanted):
-            marks = self._marks(limit, pa.Table.from_batches([batch]))
-            if pc.any(marks).as_py():
-                yield batch.filter(marks).select(list(columns))
+        yield from self._filter(self.tables.scan_by_id(limit.at, columns=wanted), limit, columns)
 
     def read_blob(
         self, at: TableVersion, *, id: str, column: str, start: int, length: int | None

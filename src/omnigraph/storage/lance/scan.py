@@ -25,6 +25,7 @@ from omnigraph.model.limits import (
     SCAN_BATCH_BYTES,
     SCAN_BUFFER_BYTES,
     SORTED_BYTES_MAX,
+    STREAMED_ROWS,
 )
 from omnigraph.storage.external_sort import sort_by_id
 from omnigraph.storage.lance.errors import FOREIGN, is_damage
@@ -152,6 +153,36 @@ def scan(
         # An index is damaged. If the rows are damaged too, the second read raises as well.
         found = read(is_indexed=False)
     return pa.table(found.columns, schema=as_bytes(found.schema, blobs)) if blobs else found
+
+
+def scan_batches(
+    table: LanceDataset, *, columns: Sequence[str], predicate: str | None
+) -> Iterator[pa.RecordBatch]:
+    """The rows that match a predicate, in any order, a batch at a time."""
+
+    def read(*, is_indexed: bool) -> Iterator[pa.RecordBatch]:
+        scanner = table.scanner(
+            columns=list(columns),
+            filter=predicate,
+            batch_size=STREAMED_ROWS,
+            scan_in_order=False,
+            use_scalar_index=is_indexed,
+        )
+        return iter(scanner.to_reader())
+
+    batches = read(is_indexed=predicate is not None)
+    try:
+        first = next(batches, None)
+    except FOREIGN as error:
+        if predicate is None or not is_damage(error):
+            raise
+        # Lance reads an index before the first row. A second read without it raises only if the
+        # rows are damaged too.
+        batches = read(is_indexed=False)
+        first = next(batches, None)
+    if first is not None:
+        yield first
+        yield from batches
 
 
 def open_version(folder: TableBranchFolder, version: int) -> LanceDataset:

@@ -112,6 +112,13 @@ class LanceTables:
             self._places.note(table, at.ref.path, rows)
             return read_rows(rows.select(columns))
 
+    def scan_batches(
+        self, at: TableVersion, *, columns: Sequence[str], predicate: Predicate | None
+    ) -> Iterator[pa.RecordBatch]:
+        with self._reading(at) as table:
+            stored = render_predicate(predicate, table.schema)
+            yield from read_batches(scan.scan_batches(table, columns=columns, predicate=stored))
+
     def find_ids(self, at: TableVersion, *, ids: pa.Array) -> pa.Array:
         assert len(ids) <= PROBED_VALUES_MAX, "for more ids a scan is cheaper"
         with self._reading(at) as table:
