@@ -29,10 +29,10 @@ LADYBUG_SCHEMA = (
 )
 
 
-def make_rows(person_count: int) -> dict[str, pa.Table]:
+def make_rows(person_count: int, follows_each: int = FOLLOWS_EACH) -> dict[str, pa.Table]:
     """The persons and who follows whom; the same for each call."""
     random = np.random.default_rng(7)
-    follow_count = person_count * FOLLOWS_EACH
+    follow_count = person_count * follows_each
     names = pa.array([f"person-{number:06}" for number in range(person_count)])
     cities = pa.array([f"city-{number}" for number in range(CITIES)])
     ages = random.integers(18, 90, person_count)

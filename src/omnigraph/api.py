@@ -18,7 +18,12 @@ from omnigraph.engine.input.csv_files import CsvFile
 from omnigraph.engine.maintenance.repair import RelocationReport
 from omnigraph.engine.read.budget import CallLimits
 from omnigraph.engine.read.expand import TraversalMode, parse_lookups
-from omnigraph.engine.settings import Settings, make_settings, parse_load_concurrency
+from omnigraph.engine.settings import (
+    Settings,
+    make_settings,
+    parse_cache_bytes,
+    parse_load_concurrency,
+)
 from omnigraph.model.errors import InvalidValueError
 from omnigraph.model.limits import TIMEOUT_S
 from omnigraph.model.ports import Gate
@@ -131,6 +136,7 @@ def _make_settings(
         traversal=_parse_mode(os.environ.get("OMNIGRAPH_TRAVERSAL_MODE", "auto")),
         lookups=parse_lookups(os.environ),
         load_concurrency=parse_load_concurrency(os.environ),
+        cache_bytes_max=parse_cache_bytes(os.environ),
     )
 
 

@@ -181,6 +181,7 @@ CALL_BY_NAME = {
     "repair": guarded_call(lambda graph: graph.repair(), ADMIN),
     "recoveries": guarded_call(lambda graph: graph.recoveries(), ADMIN),
     "doctor": guarded_call(lambda graph: graph.doctor(), ADMIN),
+    "stats": guarded_call(lambda graph: graph.stats(), ADMIN),
     "reconciler": guarded_call(_keep_up, ADMIN),
     # Calls that no policy covers, or that disclose nothing about the graph
     "refresh": guarded_call(lambda graph: graph.refresh()),

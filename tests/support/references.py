@@ -44,6 +44,7 @@ RESULTS = (
     "omnigraph.engine.retrieval.results:Receipt",
     "omnigraph.engine.results:OptimizeReport",
     "omnigraph.engine.results:IndexReport",
+    "omnigraph.engine.read.budget:CacheStats",
     "omnigraph.engine.results:ExportReport",
 )
 

@@ -75,7 +75,7 @@ class GraphContext:
         self.compiled = QueryCache(settings.observer)
         self.reads = ReadPath(
             tables=stores.tables,
-            cache=ReadCache(settings.observer),
+            cache=ReadCache(settings.observer, bytes_max=settings.cache_bytes_max),
             embedder=settings.embedder,
             access=AccessRules(settings.traversal, settings.lookups),
             allowance=settings.allowance,

@@ -16,6 +16,7 @@ from omnigraph.engine.context import GraphContext
 from omnigraph.engine.executors import Engine, choose_engine, get_spark_module
 from omnigraph.engine.ops.recorded_responses import make_request
 from omnigraph.engine.ops.transaction import sweep_transactions
+from omnigraph.engine.read.budget import CacheStats
 from omnigraph.engine.results import IndexReport, MigrationPlan, OptimizeReport, SchemaApplyResult
 from omnigraph.engine.settings import open_stores
 from omnigraph.engine.state.branch_state import Basis, BranchStates
@@ -276,6 +277,15 @@ class GraphMaintenance:
         self._open.require_open()
         self._open.require_allowed(Action.ADMIN, branch=None, target=None, actor=None)
         return list(audit.list_recoveries(self._open.stores.tables))
+
+    def stats(self) -> CacheStats:
+        """The memory that this open graph uses for cached data, and how often reads found it there.
+
+        The environment variable `OMNIGRAPH_CACHE_BYTES_MAX` bounds the memory.
+        """
+        self._open.require_open()
+        self._open.require_allowed(Action.ADMIN, branch=None, target=None, actor=None)
+        return self._open.reads.cache.stats()
 
     def doctor(self, *, deep: bool = True) -> DoctorReport:
         """Check all stored data, and report problems and the call that repairs each of them.

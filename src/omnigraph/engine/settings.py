@@ -15,6 +15,9 @@ from omnigraph.engine.read.budget import Allowance
 from omnigraph.engine.read.expand import DEFAULT_LOOKUPS, LookupBounds, TraversalMode
 from omnigraph.model.errors import InvalidValueError
 from omnigraph.model.limits import (
+    CACHE_BYTES_LEAST,
+    CACHE_BYTES_MAX,
+    CACHE_BYTES_MOST,
     LEASE_S,
     LOAD_CONCURRENCY_MAX,
     LOAD_CONCURRENCY_USUAL_MAX,
@@ -31,6 +34,7 @@ from omnigraph.storage.locks import THIS_PROCESS, Locking
 from omnigraph.storage.ports import Stores
 
 LOAD_CONCURRENCY_VARIABLE = "OMNIGRAPH_LOAD_CONCURRENCY"
+CACHE_BYTES_VARIABLE = "OMNIGRAPH_CACHE_BYTES_MAX"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +42,8 @@ class Settings:
     """The configuration of a graph: location, clocks, limits, embedding, Spark, policy and faults.
 
     With `embeds_on_write`, a write fills empty `@embed` properties unless the call specifies
-    otherwise. `load_concurrency` is the number of types that a load writes at a time.
+    otherwise. `load_concurrency` is the number of types that a load writes at a time,
+    and `cache_bytes_max` bounds the memory for cached values.
     `external_blobs` determines which references to blobs are followed. `gate` decides which actor
     may do what, and `observer` is notified of phases and events.
     """
@@ -54,6 +59,7 @@ class Settings:
     lookups: LookupBounds
     allowance: Allowance
     load_concurrency: int
+    cache_bytes_max: int
     external_blobs: ExternalBlobs
     spark_package: str | None
     gate: Gate | None
@@ -87,6 +93,7 @@ def make_settings(
         allowance=Allowance(QUERY_BYTES_MAX, QUERY_SECONDS_MAX, time.monotonic),
         # The program's entry point knows how many threads it may use.
         load_concurrency=1,
+        cache_bytes_max=CACHE_BYTES_MAX,
         external_blobs=NO_EXTERNAL_BLOBS,
         spark_package=None,
         gate=None,
@@ -100,16 +107,39 @@ def parse_load_concurrency(environment: Mapping[str, str]) -> int:
     The default is one per processor, up to a bound. Raises `InvalidValueError` for a value that is
     not a whole number in the allowed range.
     """
-    text = environment.get(LOAD_CONCURRENCY_VARIABLE, "").strip()
+    usual = min(os.cpu_count() or 1, LOAD_CONCURRENCY_USUAL_MAX)
+    return _parse_number(
+        environment, LOAD_CONCURRENCY_VARIABLE, usual, least=1, most=LOAD_CONCURRENCY_MAX
+    )
+
+
+def parse_cache_bytes(environment: Mapping[str, str]) -> int:
+    """The memory for cached values in bytes, from an environment variable.
+
+    Raises `InvalidValueError` for a value that is not a whole number in the allowed range.
+    """
+    return _parse_number(
+        environment,
+        CACHE_BYTES_VARIABLE,
+        CACHE_BYTES_MAX,
+        least=CACHE_BYTES_LEAST,
+        most=CACHE_BYTES_MOST,
+    )
+
+
+def _parse_number(
+    environment: Mapping[str, str], name: str, usual: int, *, least: int, most: int
+) -> int:
+    text = environment.get(name, "").strip()
     if not text:
-        return min(os.cpu_count() or 1, LOAD_CONCURRENCY_USUAL_MAX)
-    is_number = text.isascii() and text.isdigit() and len(text) <= len(str(LOAD_CONCURRENCY_MAX))
-    if not is_number or not 1 <= int(text) <= LOAD_CONCURRENCY_MAX:
+        return usual
+    is_number = text.isascii() and text.isdigit() and len(text) <= len(str(most))
+    if not is_number or not least <= int(text) <= most:
         raise InvalidValueError(
-            subject=LOAD_CONCURRENCY_VARIABLE,
-            expected=f"a whole number from 1 to {LOAD_CONCURRENCY_MAX}",
+            subject=name,
+            expected=f"a whole number from {least} to {most}",
             value=text,
-            problem=f"{text!r} is not a whole number from 1 to {LOAD_CONCURRENCY_MAX}",
+            problem=f"{text!r} is not a whole number from {least} to {most}",
         )
     return int(text)
 

@@ -262,14 +262,15 @@ ARROW_PIECE_BYTES_MAX = 1024 * 1024 * 1024
 """Most bytes of Arrow rows of a caller that are converted at a time: Arrow counts the bytes of a
 text column in 31 bits."""
 
-CACHED_COLUMN_BYTES_MAX = 512 * 1024 * 1024
-"""Most memory of an open graph for cached columns; the least recently used are dropped."""
+CACHE_BYTES_MAX = 1024 * 1024 * 1024
+"""Memory of an open graph for cached columns, edges, words and vectors, unless configured: half of
+what a small server has."""
 
-CACHED_TOPOLOGY_BYTES_MAX = 512 * 1024 * 1024
-"""Most memory of an open graph for the cached edges of traversed types."""
+CACHE_BYTES_LEAST = 1024 * 1024
+"""Least memory for cached values that can be configured: with less, nothing is worth caching."""
 
-CACHED_SEARCH_BYTES_MAX = 512 * 1024 * 1024
-"""Most memory of an open graph for cached words and vectors of searches."""
+CACHE_BYTES_MOST = 2**48
+"""Most memory for cached values that can be configured: more than any machine has."""
 
 CACHED_TYPE_ROWS_MAX = 4_000_000
 """Largest type of which a whole column is read and cached at its second use."""

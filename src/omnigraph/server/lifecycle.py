@@ -18,7 +18,12 @@ from omnigraph.embed.providers import find_embedder
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.read.budget import Allowance
 from omnigraph.engine.read.expand import TraversalMode, parse_lookups
-from omnigraph.engine.settings import Settings, make_settings, parse_load_concurrency
+from omnigraph.engine.settings import (
+    Settings,
+    make_settings,
+    parse_cache_bytes,
+    parse_load_concurrency,
+)
 from omnigraph.model.errors import GraphError
 from omnigraph.model.ports import Observer
 from omnigraph.server.settings import Bounds, StartupError, Tokens
@@ -205,6 +210,7 @@ class RevisionBuilder:
             traversal=_parse_traversal(self.environment.get("OMNIGRAPH_TRAVERSAL_MODE", "auto")),
             lookups=parse_lookups(self.environment),
             load_concurrency=parse_load_concurrency(self.environment),
+            cache_bytes_max=parse_cache_bytes(self.environment),
             allowance=Allowance(bounds.query_bytes_max, bounds.query_seconds_max, time.monotonic),
             observer=self.observer_of(id),
         )

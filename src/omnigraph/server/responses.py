@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import orjson
 
-from omnigraph.engine.read.entities import LruCache
+from omnigraph.engine.read.budget import CacheMemory, LruCache
 from omnigraph.http.encode import table_key_of
 from omnigraph.http.problems import WITHHELD, describe_error, error_body
 from omnigraph.model.errors import (
@@ -145,8 +145,9 @@ class ResponseCache:
     """
 
     def __init__(self) -> None:
+        memory = CacheMemory(RESPONSE_CACHE_BYTES_MAX, None)
         self._cache: LruCache[CacheKey, tuple[CachedResponse, int]] = LruCache(
-            bytes_max=RESPONSE_CACHE_BYTES_MAX, size_of=lambda each: each[1]
+            memory, name="responses", size_of=lambda each: each[1]
         )
 
     def find(self, key: CacheKey) -> CachedResponse | None:

@@ -337,7 +337,7 @@ def test_every_call_of_a_graph_is_restricted_or_refused_or_returns_no_row() -> N
     rowless = {
         "actor", "branches", "cleanup", "close", "commit", "commits", "create_branch",
         "delete_branch", "delete_tag", "for_actor", "head", "reconciler", "recoveries", "refresh",
-        "repair", "tag", "tags", "uri",
+        "repair", "stats", "tag", "tags", "uri",
     }  # fmt: skip
 
     public = {name for name in dir(Graph) if not name.startswith("_")}

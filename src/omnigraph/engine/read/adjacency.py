@@ -21,24 +21,21 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.compiler.ir import Direction
-from omnigraph.engine.read.budget import Budget
+from omnigraph.engine.read.budget import Budget, CacheMemory, LruCache, UseCounter
 from omnigraph.engine.read.entities import (
     UNBOUND,
     ChangedEntities,
     EntityIndex,
     IndexKey,
-    LruCache,
     Marks,
     Ordinals,
     TableEntities,
-    UseCounter,
     WholeEntities,
     one_chunk,
     to_ordinals,
 )
 from omnigraph.model.errors import GraphError
-from omnigraph.model.limits import CACHED_TOPOLOGY_BYTES_MAX, USE_COUNTERS_MAX
-from omnigraph.model.ports import Observer
+from omnigraph.model.limits import USE_COUNTERS_MAX
 from omnigraph.model.runtime import lazy_module
 from omnigraph.storage.ports import RowReader, TableVersion
 
@@ -433,14 +430,13 @@ _EndsKey = tuple[IndexKey, IndexKey, IndexKey, Direction, bool]
 class AdjacencyCache:
     """Topologies of edge tables and the adjacency derived from them, shared by all reads."""
 
-    def __init__(self, observer: Observer) -> None:
+    def __init__(self, memory: CacheMemory) -> None:
+        self._memory = memory
         self._topologies: LruCache[TableVersion, Topology] = LruCache(
-            bytes_max=CACHED_TOPOLOGY_BYTES_MAX // 2,
-            size_of=lambda each: each.nbytes,
-            observer=observer,
+            memory, name="edges", size_of=lambda each: each.nbytes
         )
         self._adjacency: LruCache[_EndsKey, AnyAdjacency] = LruCache(
-            bytes_max=CACHED_TOPOLOGY_BYTES_MAX // 2, size_of=lambda each: each.nbytes
+            memory, name="adjacency", size_of=lambda each: each.nbytes
         )
         self._probed: UseCounter[TableVersion] = UseCounter(keys_max=USE_COUNTERS_MAX)
         self._prepared: UseCounter[_EndsKey] = UseCounter(keys_max=USE_COUNTERS_MAX)
@@ -481,7 +477,7 @@ class AdjacencyCache:
             if self._preparation is not None and self._preparation.is_alive():
                 return
             size = ends.edges.base.size * _PREPARED_EDGE_BYTES
-            if size > CACHED_TOPOLOGY_BYTES_MAX // 2:
+            if size > self._memory.bytes_max // 2:
                 return
             if self._prepared.note(ends.base.key) > _PREPARATIONS_MAX:
                 return

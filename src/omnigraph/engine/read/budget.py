@@ -1,18 +1,27 @@
-"""Budgets: the memory and time that one query may use, checked before they are used.
+"""Budgets: the memory and time that one query may use, and the memory that a graph caches.
 
 A query that exceeds its budget fails with `LimitExceededError` and does not affect other work on
 the machine. A cancelled query fails at its next check. A call can lower the limits of the graph but
-never raise them.
+never raise them. The caches of a graph share one memory, which drops the values that were not used
+for the longest time. They are safe to share between threads; two threads that miss at once both
+compute the value, and the cache retains one of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from math import ceil
-from threading import Event
+from threading import Event, Lock
+from typing import Generic, TypeVar
 
+from omnigraph.model import ports
 from omnigraph.model.errors import InvalidValueError, LimitExceededError, UnavailableError
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 
 _CODE_BYTES = 8
 
@@ -100,3 +109,155 @@ class Budget:
                 limit=int(self._seconds_max),
                 found=ceil(now - self._end + self._seconds_max),
             )
+
+
+@dataclass(frozen=True, slots=True)
+class CacheStats:
+    """The caches of an open graph: bytes by kind of value, and lookups since it was opened."""
+
+    bytes_max: int
+    bytes_by_kind: Mapping[str, int]
+    hits: int
+    misses: int
+    evictions: int
+
+    @property
+    def bytes(self) -> int:
+        """The memory of all cached values."""
+        return sum(self.bytes_by_kind.values())
+
+
+_Token = tuple[int, object]
+"""The identity of a cache, and a key of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    name: str
+    size: int
+    drop: Callable[[], object]
+
+
+class CacheMemory:
+    """The memory that several caches share: at most `bytes_max` bytes of values.
+
+    An observer, if there is one, counts hits and misses.
+    """
+
+    def __init__(self, bytes_max: int, observer: ports.Observer | None) -> None:
+        self.bytes_max = bytes_max
+        self.lock = Lock()
+        self._observer = observer
+        self._entries: OrderedDict[_Token, _Entry] = OrderedDict()
+        self._bytes_by_name: Counter[str] = Counter()
+        self._bytes = 0
+        self._hits, self._misses, self._evictions = 0, 0, 0
+
+    def stats(self) -> CacheStats:
+        """The present sizes and counts."""
+        with self.lock:
+            sizes = {name: size for name, size in sorted(self._bytes_by_name.items()) if size}
+            return CacheStats(self.bytes_max, sizes, self._hits, self._misses, self._evictions)
+
+    def count(self, *, is_hit: bool) -> None:
+        """Count a lookup."""
+        with self.lock:
+            self._hits += is_hit
+            self._misses += not is_hit
+        if self._observer is not None:
+            event = ports.Event.CACHE_HIT if is_hit else ports.Event.CACHE_MISS
+            self._observer.count(event)
+
+    # The caller holds the lock
+
+    def touch(self, token: _Token) -> None:
+        """Note that a value was used."""
+        self._entries.move_to_end(token)
+
+    def admit(self, token: _Token, *, name: str, size: int, drop: Callable[[], object]) -> bool:
+        """Make room for a value; false if it exceeds the memory. `drop` evicts it later."""
+        if size > self.bytes_max:
+            # It would only evict all others.
+            return False
+        self._entries[token] = _Entry(name, size, drop)
+        self._add(name, size)
+        while self._bytes > self.bytes_max:
+            _, evicted = self._entries.popitem(last=False)
+            evicted.drop()
+            self._add(evicted.name, -evicted.size)
+            self._evictions += 1
+        return True
+
+    def _add(self, name: str, size: int) -> None:
+        self._bytes += size
+        self._bytes_by_name[name] += size
+
+
+class LruCache(Generic[K, V]):
+    """Values by key in a shared memory; `size_of` returns the bytes of a value."""
+
+    def __init__(self, memory: CacheMemory, *, name: str, size_of: Callable[[V], int]) -> None:
+        self.name = name
+        self._memory = memory
+        self._size_of = size_of
+        self._value_by_key: dict[K, V] = {}
+
+    def find(self, key: K) -> V | None:
+        """The cached value of a key, or None."""
+        with self._memory.lock:
+            if key not in self._value_by_key:
+                return None
+            self._memory.touch((id(self), key))
+            found = self._value_by_key[key]
+        self._memory.count(is_hit=True)
+        return found
+
+    def get(self, key: K, make: Callable[[], V]) -> V:
+        """The cached value of a key; a miss calls `make` and caches its result."""
+        found = self.find(key)
+        if found is not None:
+            return found
+        self._memory.count(is_hit=False)
+        value = make()
+        self.put(key, value)
+        return value
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._value_by_key
+
+    def __iter__(self) -> Iterator[K]:
+        with self._memory.lock:
+            return iter(tuple(self._value_by_key))
+
+    def put(self, key: K, value: V) -> None:
+        """Cache a value, unless the key has one already or the value is too large."""
+        size = self._size_of(value)
+        with self._memory.lock:
+            if key in self._value_by_key:
+                return
+            drop = partial(self._value_by_key.pop, key)
+            if self._memory.admit((id(self), key), name=self.name, size=size, drop=drop):
+                self._value_by_key[key] = value
+
+
+class UseCounter(Generic[K]):
+    """Counts requests by key, so that a repeated request can be served from a cache."""
+
+    def __init__(self, *, keys_max: int) -> None:
+        self._keys_max = keys_max
+        self._lock = Lock()
+        self._count_by_key: OrderedDict[K, int] = OrderedDict()
+
+    def note(self, key: K) -> int:
+        """Count one more request and return the number of requests."""
+        with self._lock:
+            count = self._count_by_key.pop(key, 0) + 1
+            self._count_by_key[key] = count
+            if len(self._count_by_key) > self._keys_max:
+                self._count_by_key.popitem(last=False)
+            return count
+
+    def count(self, key: K) -> int:
+        """The number of requests."""
+        with self._lock:
+            return self._count_by_key.get(key, 0)

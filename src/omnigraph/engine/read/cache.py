@@ -11,14 +11,13 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from omnigraph.engine.read.adjacency import AdjacencyCache
-from omnigraph.engine.read.budget import Budget
+from omnigraph.engine.read.budget import Budget, CacheMemory, CacheStats, LruCache
 from omnigraph.engine.read.deltas import DeltaCache, follow, make_delta
 from omnigraph.engine.read.entities import (
     ChangedEntities,
     ColumnCache,
     EntityDelta,
     IndexKey,
-    LruCache,
     Marks,
     TableEntities,
     WholeEntities,
@@ -27,7 +26,6 @@ from omnigraph.engine.read.search.vectors import ChangedVectors, VectorColumn, v
 from omnigraph.engine.state.manifest import Entry, Snapshot, make_table_key
 from omnigraph.model.catalog import Catalog, TypeKind
 from omnigraph.model.errors import CorruptError, NotFoundError
-from omnigraph.model.limits import CACHED_COLUMN_BYTES_MAX, CACHED_SEARCH_BYTES_MAX
 from omnigraph.model.ports import Observer
 from omnigraph.model.runtime import lazy_module
 from omnigraph.storage.ports import RowReader, TableVersion
@@ -48,18 +46,27 @@ class ReadCache:
     created again is another generation, and the cache of the previous one is dropped.
     """
 
-    def __init__(self, observer: Observer) -> None:
+    def __init__(self, observer: Observer, *, bytes_max: int) -> None:
         self._lock = Lock()
         self._generation = 0
         self._observer = observer
-        self._cache = TableCache(observer)
+        self._bytes_max = bytes_max
+        self._cache = self._make()
 
     def of(self, generation: int) -> TableCache:
         """The cache of a generation; a different generation than before starts empty."""
         with self._lock:
             if generation != self._generation:
-                self._generation, self._cache = generation, TableCache(self._observer)
+                self._generation, self._cache = generation, self._make()
             return self._cache
+
+    def _make(self) -> TableCache:
+        return TableCache(CacheMemory(self._bytes_max, self._observer))
+
+    def stats(self) -> CacheStats:
+        """The sizes of the cached values, and the number of lookups."""
+        with self._lock:
+            return self._cache.memory.stats()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,22 +80,19 @@ class RowMask:
 class TableCache:
     """Cached columns, topologies, text indexes, vectors and visible rows of table versions."""
 
-    def __init__(self, observer: Observer) -> None:
-        self.columns = ColumnCache(observer)
+    def __init__(self, memory: CacheMemory) -> None:
+        self.memory = memory
+        self.columns = ColumnCache(memory)
         self.deltas = DeltaCache()
-        self.topologies = AdjacencyCache(observer)
+        self.topologies = AdjacencyCache(memory)
         self.seen: LruCache[TableVersion, RowMask] = LruCache(
-            bytes_max=CACHED_COLUMN_BYTES_MAX // 4, size_of=lambda each: each.marks.nbytes
+            memory, name="visible rows", size_of=lambda each: each.marks.nbytes
         )
         self.texts: LruCache[_Searched, TextIndex] = LruCache(
-            bytes_max=CACHED_SEARCH_BYTES_MAX // 2,
-            size_of=lambda each: each.nbytes,
-            observer=observer,
+            memory, name="words", size_of=lambda each: each.nbytes
         )
         self.vectors: LruCache[_Searched, VectorColumn] = LruCache(
-            bytes_max=CACHED_SEARCH_BYTES_MAX // 2,
-            size_of=lambda each: each.nbytes,
-            observer=observer,
+            memory, name="vectors", size_of=lambda each: each.nbytes
         )
 
     def has_any(self, at: TableVersion, columns: Iterable[str]) -> bool:

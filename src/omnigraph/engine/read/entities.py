@@ -2,118 +2,26 @@
 
 Query rows hold ordinals, and columns are read when they are first used, completely or only at some
 ordinals. Cached values derive from immutable versions, so they are evicted by size and never
-invalidated. The caches are safe to share between threads; two threads that miss at once both
-compute the value, and the cache retains one of them.
+invalidated.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from threading import Lock
-from typing import Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.engine.read.budget import Budget
+from omnigraph.engine.read.budget import Budget, CacheMemory, LruCache, UseCounter
 from omnigraph.engine.read.ordering import hash_texts, order_keys
 from omnigraph.engine.rows.conditions import BoundCondition, evaluate_mask
-from omnigraph.model.limits import CACHED_COLUMN_BYTES_MAX, CACHED_TYPE_ROWS_MAX, USE_COUNTERS_MAX
-from omnigraph.model.ports import Event, Observer
+from omnigraph.model.limits import CACHED_TYPE_ROWS_MAX, USE_COUNTERS_MAX
 from omnigraph.storage.ports import RowReader, TableVersion
 from omnigraph.storage.predicates import OneOf, Predicate
-
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
-
-
-class LruCache(Generic[K, V]):
-    """A least-recently-used cache, bounded by the bytes that `size_of` returns for its values.
-
-    An observer, if there is one, counts hits and misses.
-    """
-
-    def __init__(
-        self, *, bytes_max: int, size_of: Callable[[V], int], observer: Observer | None = None
-    ) -> None:
-        self._bytes_max = bytes_max
-        self._size_of = size_of
-        self._observer = observer
-        self._lock = Lock()
-        self._value_by_key: OrderedDict[K, V] = OrderedDict()
-        self._bytes = 0
-
-    def find(self, key: K) -> V | None:
-        """The cached value of a key, or None."""
-        with self._lock:
-            if key not in self._value_by_key:
-                return None
-            self._value_by_key.move_to_end(key)
-            found = self._value_by_key[key]
-        if self._observer is not None:
-            self._observer.count(Event.CACHE_HIT)
-        return found
-
-    def get(self, key: K, make: Callable[[], V]) -> V:
-        """The cached value of a key; a miss calls `make` and caches its result."""
-        found = self.find(key)
-        if found is not None:
-            return found
-        if self._observer is not None:
-            self._observer.count(Event.CACHE_MISS)
-        value = make()
-        self.put(key, value)
-        return value
-
-    def __contains__(self, key: K) -> bool:
-        with self._lock:
-            return key in self._value_by_key
-
-    def __iter__(self) -> Iterator[K]:
-        with self._lock:
-            return iter(tuple(self._value_by_key))
-
-    def put(self, key: K, value: V) -> None:
-        """Cache a value, unless the key has one already or the value exceeds the whole cache."""
-        size = self._size_of(value)
-        with self._lock:
-            # A value larger than the cache would only evict all others.
-            if key in self._value_by_key or size > self._bytes_max:
-                return
-            self._value_by_key[key] = value
-            self._bytes += size
-            while self._bytes > self._bytes_max and self._value_by_key:
-                _, dropped = self._value_by_key.popitem(last=False)
-                self._bytes -= self._size_of(dropped)
-
-
-class UseCounter(Generic[K]):
-    """Counts requests by key, so that a repeated request can be served from a cache."""
-
-    def __init__(self, *, keys_max: int) -> None:
-        self._keys_max = keys_max
-        self._lock = Lock()
-        self._count_by_key: OrderedDict[K, int] = OrderedDict()
-
-    def note(self, key: K) -> int:
-        """Count one more request and return the number of requests."""
-        with self._lock:
-            count = self._count_by_key.pop(key, 0) + 1
-            self._count_by_key[key] = count
-            if len(self._count_by_key) > self._keys_max:
-                self._count_by_key.popitem(last=False)
-            return count
-
-    def count(self, key: K) -> int:
-        """The number of requests."""
-        with self._lock:
-            return self._count_by_key.get(key, 0)
-
 
 Ordinals = npt.NDArray[np.int64]
 Marks = npt.NDArray[np.bool_]
@@ -134,6 +42,9 @@ _ARROW_RANK_ROWS_MAX = 2_048
 
 _LINEAR_LOOKUPS_MAX = 8
 """Lookups by linear scan of the ids of a version before hashing them pays off."""
+
+_SMALL_COLUMN_SHARE = 16
+"""The share of the cache that one column may take to serve single values."""
 
 SPARSE = 32
 """The ratio of rows of a type to rows needed above which reading single rows pays off."""
@@ -179,18 +90,24 @@ class HashedIds:
 class ColumnCache:
     """Cached columns of table versions, shared by all reads of a graph."""
 
-    def __init__(self, observer: Observer) -> None:
+    def __init__(self, memory: CacheMemory) -> None:
+        self._memory = memory
         self._columns: LruCache[tuple[TableVersion, str], pa.Array] = LruCache(
-            bytes_max=CACHED_COLUMN_BYTES_MAX, size_of=_bytes_of, observer=observer
+            memory, name="columns", size_of=_bytes_of
         )
         self._id_keys: LruCache[TableVersion, Ordinals] = LruCache(
-            bytes_max=CACHED_COLUMN_BYTES_MAX // 4, size_of=_size_of_codes
+            memory, name="ids", size_of=lambda each: each.nbytes
         )
         self._hashed_ids: LruCache[TableVersion, HashedIds] = LruCache(
-            bytes_max=CACHED_COLUMN_BYTES_MAX // 4, size_of=lambda each: each.nbytes
+            memory, name="ids", size_of=lambda each: each.nbytes
         )
         self._lookups: UseCounter[TableVersion] = UseCounter(keys_max=USE_COUNTERS_MAX)
         self._requests: UseCounter[tuple[TableVersion, str]] = UseCounter(keys_max=USE_COUNTERS_MAX)
+
+    @property
+    def small_column_bytes(self) -> int:
+        """The size of a column that is read whole when single values are requested repeatedly."""
+        return self._memory.bytes_max // _SMALL_COLUMN_SHARE
 
     def find(self, at: TableVersion, name: str) -> pa.Array | None:
         """A column, or None if it is not cached."""
@@ -310,7 +227,7 @@ class TableEntities:
 
     def _read_some(self, name: str, wanted: Ordinals) -> pa.Array:
         is_repeated = self._cache.is_worth_reading(self.at, [name], size=self.size)
-        if is_repeated and self._stored_bytes(name) <= CACHED_COLUMN_BYTES_MAX // 8:
+        if is_repeated and self._stored_bytes(name) <= self._cache.small_column_bytes:
             return take(self.column(name), wanted)
         rows = self._tables.take(self.at, positions=wanted, columns=[name])
         return one_chunk(rows[name])
@@ -682,10 +599,6 @@ def _read_column(at: TableVersion, name: str, tables: RowReader) -> pa.Array:
 def _positions(ordinals: Ordinals, wanted: Ordinals) -> Ordinals:
     places = np.searchsorted(wanted, ordinals)
     return np.where(ordinals == UNBOUND, UNBOUND, places)
-
-
-def _size_of_codes(ordinals: Ordinals) -> int:
-    return ordinals.nbytes
 
 
 def _bytes_of(column: pa.Array) -> int:

@@ -17,8 +17,8 @@ from typing import TypeVar
 
 from omnigraph.compiler.ir import Condition
 from omnigraph.compiler.schema.canonical import format_schema
+from omnigraph.engine.read.budget import CacheMemory, LruCache
 from omnigraph.engine.read.cache import ReadCache
-from omnigraph.engine.read.entities import LruCache
 from omnigraph.engine.row_security.tables import SecuredEntries, SecuredTables, VisibleRows
 from omnigraph.engine.rows.comparisons import Inputs
 from omnigraph.engine.rows.conditions import (
@@ -119,14 +119,16 @@ class RowSecurity:
     def __init__(self, tables: TableReader, cache: ReadCache) -> None:
         self._tables = tables
         self._cache = cache
+        # Bounded by number: one byte stands for one value.
+        memory = CacheMemory(2 * COMPILED_QUERIES_MAX, None)
         self._conditions: LruCache[_Compiled, Condition] = LruCache(
-            bytes_max=COMPILED_QUERIES_MAX, size_of=lambda _: 1
+            memory, name="conditions", size_of=lambda _: 1
         )
         self._reduced_schemas: LruCache[str, AcceptedSchema] = LruCache(
-            bytes_max=COMPILED_QUERIES_MAX, size_of=lambda _: 1
+            memory, name="schemas", size_of=lambda _: 1
         )
         self._applied: LruCache[_Applied, Basis] = LruCache(
-            bytes_max=COMPILED_QUERIES_MAX, size_of=lambda _: 1
+            memory, name="states", size_of=lambda _: 1
         )
 
     def limit(self, basis: Basis, view: View, *, present: Basis, now: datetime) -> Basis:

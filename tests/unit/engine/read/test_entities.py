@@ -7,14 +7,15 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.engine.read.entities import UNBOUND, HashedIds, LruCache, UseCounter
+from omnigraph.engine.read.budget import CacheMemory, LruCache, UseCounter
+from omnigraph.engine.read.entities import UNBOUND, HashedIds
 from omnigraph.engine.read.ordering import hash_texts
 from tests.support.processes import race
 
 
 def make_cache(bytes_max: int) -> LruCache[str, str]:
     """Texts by key, a byte a character."""
-    return LruCache(bytes_max=bytes_max, size_of=len)
+    return LruCache(CacheMemory(bytes_max, None), name="texts", size_of=len)
 
 
 def keep(cache: LruCache[str, str], *pairs: tuple[str, str]) -> None:
@@ -82,6 +83,22 @@ def test_an_entry_that_is_too_large_is_returned_and_evicts_nothing() -> None:
 
     assert found == "b" * 6
     assert [key for key in "ab" if key in cache] == ["a"]
+
+
+def test_caches_of_one_memory_evict_each_other() -> None:
+    memory = CacheMemory(9, None)
+    first = LruCache[str, str](memory, name="first", size_of=len)
+    second = LruCache[str, str](memory, name="second", size_of=len)
+    keep(first, ("a", "aaa"), ("b", "bbb"))
+    keep(second, ("a", "aaa"))
+
+    first.find("a")
+    keep(second, ("c", "cccc"))
+
+    assert (list(first), list(second)) == (["a"], ["c"])
+    stats = memory.stats()
+    assert (dict(stats.bytes_by_kind), stats.bytes) == ({"first": 3, "second": 4}, 7)
+    assert (stats.hits, stats.misses, stats.evictions) == (1, 4, 2)
 
 
 def test_bytes_are_counted_once_for_an_entry_that_several_threads_made() -> None:
