@@ -190,5 +190,5 @@ def test_cached_data_fit_the_configured_memory_and_change_no_result(tmp_path: Pa
 
     assert little.stats().bytes <= little.stats().bytes_max == 16_000
     assert little.stats().evictions > 0
-    assert much.stats().bytes_by_kind.keys() == {"adjacency", "columns", "edges"}
+    assert much.stats().bytes_by_kind.keys() == {"adjacency", "columns", "edges", "ids"}
     assert (much.stats().evictions, much.stats().hits > 0) == (0, True)

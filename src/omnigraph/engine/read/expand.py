@@ -147,8 +147,9 @@ def estimate_edges(*, frontier: int, hops: int, edge_count: int, source_count: i
     degree = edge_count / max(source_count, 1)
     met, reached = 0.0, float(frontier)
     for _ in range(hops):
-        reached = min(reached * degree, float(source_count))
-        met += reached
+        followed = reached * degree
+        met += followed
+        reached = min(followed, float(source_count))
         if met >= edge_count:
             return edge_count
     return int(met)
