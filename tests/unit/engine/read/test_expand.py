@@ -138,8 +138,9 @@ def test_a_type_without_edges_is_not_read() -> None:
     ("frontier", "hops", "edge_count", "source_count", "expected"),
     [
         (1, 1, 100, 10, 10),
-        (2, 1, 100, 10, 10),  # ten nodes are all there are to reach
-        (1, 2, 100, 10, 20),
+        (2, 1, 100, 10, 20),
+        (1, 2, 200, 20, 110),  # ten edges lead to ten nodes, each with ten edges
+        (1, 3, 200, 20, 200),
         (5, 3, 20, 40, 4),  # 2.5 + 1.25 + 0.625 edges
         (1, 50, 100, 10, 100),
         (0, 3, 100, 10, 0),
