@@ -219,6 +219,14 @@ def test_a_mutation_does_not_run_at_a_commit(client: httpx.Client) -> None:
     require_refused(response, 400, code="bad_request", says="snapshot")
 
 
+def test_a_read_refuses_the_head_that_a_write_would_require(client: httpx.Client) -> None:
+    headers = {"Omnigraph-If-Graph-Commit": head_of(client, "main")}
+
+    response = client.post(f"{G}/queries/every_person", json={}, headers=headers)
+
+    require_refused(response, 400, code="bad_request", says="Omnigraph-If-Graph-Commit")
+
+
 def test_a_parameter_that_is_missing_is_named(client: httpx.Client) -> None:
     response = client.post(f"{G}/queries/find_person")
 

@@ -21,7 +21,12 @@ from omnigraph.server.context import (
     route,
     route_with_body,
 )
-from omnigraph.server.requests import WRITE_OPTIONS, SchemaRequest, json_body
+from omnigraph.server.requests import (
+    WRITE_OPTIONS,
+    SchemaPlanRequest,
+    SchemaRequest,
+    json_body,
+)
 from omnigraph.server.responses import Response, bad_request, conflict, json_response
 
 
@@ -39,10 +44,10 @@ async def show(call: RequestContext) -> Response:
 @route_with_body(
     f"POST {GRAPH}/schema/plan",
     Operation("planSchema", Tag.SCHEMA, (SchemaPlanOutput,)),
-    json_body(SchemaRequest),
+    json_body(SchemaPlanRequest),
     action=Action.READ,
 )
-async def plan(call: RequestContext, body: SchemaRequest) -> Response:
+async def plan(call: RequestContext, body: SchemaPlanRequest) -> Response:
     """Plan the migration to another schema without applying it."""
     planned = await call.run(
         lambda graph: graph.plan_schema(
