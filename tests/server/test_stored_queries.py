@@ -293,6 +293,9 @@ def test_a_schema_that_would_break_a_stored_query_is_refused(
     response = client.post(f"{G}/schema/apply", json={"schema_source": without_age})
 
     require_refused(response, 400, code="bad_request", says="'find_person'")
+    plan = client.post(f"{G}/schema/plan", json={"schema_source": without_age}).json()
+    assert plan["supported"] is False
+    assert response.json()["error"] in plan["blockers"]
     assert "schema check" in response.json()["error"]
     assert client.get(f"{G}/schema").json() == {"schema_source": SOCIAL}
 
