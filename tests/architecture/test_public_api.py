@@ -107,7 +107,6 @@ CALLS = (
         "plan_schema",
         "planSchema",
         "schema plan",
-        added_fields=words("engine"),
         added_options=words("--from"),
     ),
     Call("apply_schema", "applySchema", "schema apply", no_option=words("engine")),

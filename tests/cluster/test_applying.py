@@ -249,6 +249,28 @@ def test_a_schema_that_a_graph_cannot_have_stops_what_depends_on_it(tmp_path: Pa
     assert "adding a required property" in reported.partition("schema.knowledge (")[2]
 
 
+def test_a_plan_reports_the_branches_that_an_apply_is_refused_for(tmp_path: Path) -> None:
+    applied_cluster(knowledge_cluster(tmp_path))
+    with omnigraph.open(tmp_path / "graphs/knowledge.omni") as graph:
+        graph.create_branch("side")
+    (tmp_path / "queries/people.gq").unlink()
+    write_files(tmp_path, {"people.pg": PEOPLE.replace("  age: I32?\n", "")})
+
+    planned = run_cluster(tmp_path, "plan")
+    shown = invoke_command("cluster", "plan", "--config", tmp_path).out
+    applied = run_cluster(tmp_path, "apply")
+
+    migration = changes_of(planned)["schema.knowledge"]["migration"]
+    assert isinstance(migration, dict)
+    assert migration["supported"] is False
+    assert "branch 'side'" in migration["blockers"][0]
+    assert "apply_unsupported_change" in reported_codes(planned)
+    assert f"blocked: {migration['blockers'][0]}" in shown
+    assert "schema_apply_failed" in reported_codes(applied)
+    reported = invoke_command("cluster", "status", "--config", tmp_path).out
+    assert migration["blockers"][0] in reported
+
+
 def test_a_graph_is_deleted_only_after_an_approval(tmp_path: Path) -> None:
     applied_cluster(two_graph_cluster(tmp_path))
     without_map(tmp_path)

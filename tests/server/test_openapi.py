@@ -131,6 +131,16 @@ def test_errors_refer_to_one_shape() -> None:
             assert schema == {"$ref": "#/components/schemas/ErrorOutput"}
 
 
+def test_every_operation_with_a_body_lists_the_errors_of_reading_it() -> None:
+    document = openapi_document(ROUTES, version="1.0", is_authenticated=True)
+
+    for path, operation in operations_of(document):
+        if "requestBody" in operation:
+            responses = operation["responses"]
+            assert isinstance(responses, dict)
+            assert {"408", "413", "415", "422"} <= set(responses), path
+
+
 def test_every_route_is_in_the_document_except_a_few() -> None:
     document = openapi_document(ROUTES, version="1.0", is_authenticated=True)
     paths = document["paths"]

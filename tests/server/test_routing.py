@@ -11,6 +11,7 @@ import pytest
 
 from omnigraph.model.limits import BODY_S_MIN
 from omnigraph.server.context import Route
+from omnigraph.server.requests import IF_COMMIT, NO_BODY
 from omnigraph.server.routes.table import make_routes
 from omnigraph.server.telemetry import Metrics
 from tests.support.served_graphs import require_refused
@@ -176,6 +177,74 @@ def test_every_route_refuses_a_field_that_it_does_not_know(
     response = client.request(route.method, path, json={"whatever": {"a": 1}})
 
     require_refused(response, 400, code="bad_request", says="unknown field 'whatever'")
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda each: f"{each.method} {each.path}")
+def test_every_route_refuses_a_query_parameter_that_is_given_twice(
+    client: httpx.Client, route: Route
+) -> None:
+    path = route.path.replace("{graph_id}", "default").replace("{", "").replace("}", "")
+    name = min(route.query_parameters, default="whatever")
+
+    response = client.request(route.method, path, params=[(name, "main"), (name, "other")], json={})
+
+    says = f"'{name}'"
+    require_refused(response, 400, code="bad_request", says=says)
+
+
+@pytest.mark.parametrize(
+    "route",
+    [each for each in ROUTES if each.body is NO_BODY],
+    ids=lambda each: f"{each.method} {each.path}",
+)
+def test_a_route_without_a_body_refuses_one(client: httpx.Client, route: Route) -> None:
+    path = route.path.replace("{graph_id}", "default").replace("{", "").replace("}", "")
+
+    response = client.request(route.method, path, json={"force": True})
+
+    require_refused(response, 400, code="bad_request", says="takes no body")
+
+
+def test_a_route_without_a_body_accepts_an_empty_object(client: httpx.Client) -> None:
+    assert client.request("GET", "/graphs/default/head", json={}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("branch", "other"), ("mode", "overwrite"), ("from", "main"), ("embed", "now"),
+     ("engine", "inline")],
+)  # fmt: skip
+def test_a_load_whose_body_has_the_options_refuses_them_in_the_query_string(
+    client: httpx.Client, name: str, value: str
+) -> None:
+    line = '{"type": "Person", "data": {"name": "Twice"}}'
+
+    response = client.post("/graphs/default/load", params={name: value}, json={"data": line})
+
+    require_refused(response, 400, code="bad_request", says=f"'{name}' in the body")
+
+
+@pytest.mark.parametrize(
+    "route",
+    [each for each in ROUTES if IF_COMMIT not in each.parameters],
+    ids=lambda each: f"{each.method} {each.path}",
+)
+def test_a_route_that_cannot_check_the_head_refuses_to_be_given_one(
+    client: httpx.Client, route: Route
+) -> None:
+    path = route.path.replace("{graph_id}", "default").replace("{", "").replace("}", "")
+
+    response = client.request(route.method, path, headers={IF_COMMIT.name: "x"}, json={})
+
+    require_refused(response, 400, code="bad_request", says=IF_COMMIT.name)
+
+
+def test_a_plan_of_a_schema_has_no_engine(client: httpx.Client) -> None:
+    body = {"schema_source": "node Person { name: String @key }", "engine": "spark"}
+
+    response = client.post("/graphs/default/schema/plan", json=body)
+
+    require_refused(response, 400, code="bad_request", says="unknown field 'engine'")
 
 
 def test_a_field_within_a_list_is_checked_too(client: httpx.Client) -> None:

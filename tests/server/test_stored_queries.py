@@ -219,6 +219,14 @@ def test_a_mutation_does_not_run_at_a_commit(client: httpx.Client) -> None:
     require_refused(response, 400, code="bad_request", says="snapshot")
 
 
+def test_a_read_refuses_the_head_that_a_write_would_require(client: httpx.Client) -> None:
+    headers = {"Omnigraph-If-Graph-Commit": head_of(client, "main")}
+
+    response = client.post(f"{G}/queries/every_person", json={}, headers=headers)
+
+    require_refused(response, 400, code="bad_request", says="Omnigraph-If-Graph-Commit")
+
+
 def test_a_parameter_that_is_missing_is_named(client: httpx.Client) -> None:
     response = client.post(f"{G}/queries/find_person")
 
@@ -285,6 +293,9 @@ def test_a_schema_that_would_break_a_stored_query_is_refused(
     response = client.post(f"{G}/schema/apply", json={"schema_source": without_age})
 
     require_refused(response, 400, code="bad_request", says="'find_person'")
+    plan = client.post(f"{G}/schema/plan", json={"schema_source": without_age}).json()
+    assert plan["supported"] is False
+    assert response.json()["error"] in plan["blockers"]
     assert "schema check" in response.json()["error"]
     assert client.get(f"{G}/schema").json() == {"schema_source": SOCIAL}
 

@@ -20,6 +20,7 @@ node Row {
   text: String?  other: String?  mood: enum(ben, tense)?
   whole: I64?  huge: U64?  real: F64?  small: F32?  flag: Bool?  day: Date?  moment: DateTime?
   texts: [String]?  wholes: [I64]?  reals: [F64]?  moments: [DateTime]?
+  narrow: I32?  wide: U32?  days: [Date]?  flags: [Bool]?  smalls: [F32]?
   vector: Vector(2)?  blob: Blob?
 }
 """
@@ -33,17 +34,21 @@ _ROWS: Sequence[Mapping[str, Value]] = (
         "text": "ben", "other": "be", "mood": "ben", "whole": 3, "huge": 3, "real": 3.0,
         "small": 3.0, "flag": True, "day": date(2024, 6, 1), "moment": _INSTANT,
         "texts": ("ben",), "wholes": (3,), "reals": (3.0,), "moments": (_INSTANT,),
+        "narrow": 3, "wide": 3, "days": (date(2024, 6, 1),), "flags": (True,), "smalls": (0.1,),
         "vector": (3.0, 1.0),
     },
     {
         "text": "xx ben yy", "other": "ben", "mood": "tense", "whole": -1, "huge": 2**64 - 1,
         "real": 2.5, "small": 0.1, "flag": False, "day": date(2020, 1, 1), "moment": _EARLIER,
         "texts": ("xx", "ben"), "wholes": (1, 2, 3), "reals": (2.5, 0.1),
-        "moments": (_EARLIER, _INSTANT), "vector": (0.0, 0.0),
+        "moments": (_EARLIER, _INSTANT), "vector": (0.0, 0.0), "narrow": -(2**31),
+        "wide": 2**32 - 1, "days": (date(2020, 1, 1), date(2024, 6, 1)), "flags": (False, True),
+        "smalls": (2.5, 3.0),
     },
     {
         "text": "", "other": "x", "whole": 2, "huge": 0, "real": float("nan"), "flag": True,
         "texts": (), "wholes": (), "reals": (float("nan"),), "moments": (),
+        "narrow": 2, "wide": 0, "days": (), "flags": (), "smalls": (float("nan"),),
     },
 )  # fmt: skip
 """Nulls alone, values that meet those of the queries, values beside them, and empty ones."""
@@ -51,6 +56,7 @@ _ROWS: Sequence[Mapping[str, Value]] = (
 _LITERALS = (
     '"ben"', '"xx ben yy"', "3", "2.5", "true", 'date("2024-06-01")', 'datetime("2020-01-01")',
     '["ben", "xx"]', "[1, 2, 3]", "[2.5, 3.0]", '[datetime("2020-01-01")]', "[]", "null", "now()",
+    "-3", "0.1", "9223372036854775807", '[date("2024-06-01")]', "[true]",
 )  # fmt: skip
 
 _VALUE_BY_TYPE: Mapping[str, object] = {
@@ -65,12 +71,17 @@ _VALUE_BY_TYPE: Mapping[str, object] = {
     "[I64]": [3, -1],
     "[F64]": [2.5, 0.1],
     "[DateTime]": ["2020-01-01T00:00:00Z"],
+    "I32": -(2**31),
+    "U64": 2**64 - 1,
+    "[Date]": ["2020-01-01"],
+    "[Bool]": [False],
+    "[F32]": [0.1],
     "Vector(2)": [3.0, 1.0],
 }
 
 _PROPERTIES = (
     "text", "other", "mood", "whole", "huge", "real", "small", "flag", "day", "moment", "texts",
-    "wholes", "reals", "moments", "vector", "blob",
+    "wholes", "reals", "moments", "narrow", "wide", "days", "flags", "smalls", "vector", "blob",
 )  # fmt: skip
 
 COMPARATORS = ("=", "!=", "<", "<=", ">", ">=", "contains", "starts_with", "in")

@@ -142,7 +142,8 @@ def preview_migrations(
         try:
             observed = graphs.observe(id)
             if isinstance(observed, Live):
-                found[id] = plan_steps(observed.schema, schema.source)
+                blockers = graphs.find_blockers(id, schema.source)
+                found[id] = plan_steps(observed.schema, schema.source, blockers=blockers)
                 continue
             reason = "the graph does not exist or cannot be opened"
         except GraphError as error:
@@ -155,16 +156,17 @@ def preview_migrations(
         )
     for id, migration in found.items():
         if not migration.is_supported:
+            reason = "; ".join(migration.blockers) or "a step is not supported"
             findings.warn(
                 "apply_unsupported_change",
                 schema_address(id),
                 f"the schema of {graph_address(id)} cannot be migrated to this one; an apply would "
-                "reject it",
+                f"reject it: {reason}",
             )
     return found
 
 
-def plan_steps(accepted: str, desired: Source) -> Migration:
+def plan_steps(accepted: str, desired: Source, *, blockers: tuple[str, ...]) -> Migration:
     """The migration steps from one schema to another."""
     plan = plan_migration(
         compile_schema(Source("<accepted>", accepted)),
@@ -173,9 +175,10 @@ def plan_steps(accepted: str, desired: Source) -> Migration:
         allow_data_loss=False,
     )
     return Migration(
-        is_supported=plan.supported,
+        is_supported=plan.supported and not blockers,
         steps=tuple({**encode_step(each)} for each in plan.steps),
         described=tuple(describe_step(each) for each in plan.steps),
+        blockers=blockers,
     )
 
 

@@ -130,6 +130,12 @@ class ClusterGraphs:
             graph.apply_schema(schema.text, allow_data_loss=False)
             return _look(graph)
 
+    def find_blockers(self, id: str, schema: Source) -> tuple[str, ...]:
+        """Reasons other than unsupported steps for which `apply_schema` would be rejected."""
+        settings, stores = self._open(id)
+        with Graph(settings, stores, actor=None, is_read_only=True) as graph:
+            return graph.plan_schema(schema.text).blockers
+
     def clear(self, id: str) -> None:
         """Durable effects: delete the remains of a graph whose creation never finished."""
         _, stores = self._open(id)

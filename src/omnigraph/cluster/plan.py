@@ -43,11 +43,15 @@ class MetadataChange(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """The steps from a graph's schema to the desired one, for programs and as text."""
+    """The steps from a graph's schema to the desired one, for programs and as text.
+
+    `blockers` lists reasons other than unsupported steps for which an apply would be rejected.
+    """
 
     is_supported: bool
     steps: tuple[Mapping[str, object], ...]
     described: tuple[str, ...]
+    blockers: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

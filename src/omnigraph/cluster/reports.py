@@ -238,6 +238,7 @@ def encode_change(change: Change) -> dict[str, object]:
         encoded["migration"] = {
             "supported": change.migration.is_supported,
             "steps": [dict(each) for each in change.migration.steps],
+            "blockers": list(change.migration.blockers),
         }
     return encoded
 

@@ -21,7 +21,7 @@ from starlette.types import Receive, Scope, Send
 from omnigraph.model.errors import GraphError, NotFoundError
 from omnigraph.model.limits import BODY_BYTES_PER_S_MIN, BODY_S_MIN, STALLED_CLIENT_S_MAX
 from omnigraph.server.context import RequestContext, Route, ServerContext
-from omnigraph.server.requests import Body, JsonType, parse_arguments, require_json
+from omnigraph.server.requests import IF_COMMIT, Body, JsonType, parse_arguments, require_json
 from omnigraph.server.responses import (
     AnyResponse,
     Header,
@@ -219,6 +219,8 @@ async def _respond(
 ) -> AnyResponse:
     """Validate the request, read its body and call the handler."""
     call.arguments = parse_arguments(query_string, route.query_parameters)
+    if IF_COMMIT.name.lower().encode() in call.headers and IF_COMMIT not in route.parameters:
+        raise bad_request(f"this route does not support the header {IF_COMMIT.name}")
     call.body = await read_body(route.body, headers=call.headers, receive=receive)
     with _cancelling(call, receive):
         response = await route.respond(call)
@@ -254,6 +256,7 @@ async def read_body(
 ) -> bytes:
     """The body of a request; 413 if it is too long, 415 if its declared type is not JSON."""
     if body.bytes_max == 0:
+        await _require_no_body(headers, receive)
         return b""
     # A request whose declared length is too large is rejected before its body is sent.
     length = headers.get(b"content-length", b"0")
@@ -266,6 +269,15 @@ async def read_body(
     if body.json_type is JsonType.WITH_BODY and received:
         require_json(content_type)
     return received
+
+
+async def _require_no_body(headers: Mapping[bytes, bytes], receive: Receive) -> None:
+    """Raise 400 for a body with content; `{}` has none, and some clients always send it."""
+    length = headers.get(b"content-length", b"0")
+    if length == b"0" and b"transfer-encoding" not in headers:
+        return
+    if length != b"2" or await _receive_all(receive, bytes_max=2) != b"{}":
+        raise bad_request("this route takes no body; nothing was changed")
 
 
 _DIGITS_MAX = 15

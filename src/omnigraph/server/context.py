@@ -48,7 +48,7 @@ GRAPH = "/graphs/{graph_id}"
 """The path prefix of every route of a graph."""
 
 READ_STATUSES = (400, 403, 404, 409, 500)
-BODY_STATUSES = (413, 415, 422)
+BODY_STATUSES = (408, 413, 415, 422)
 WRITE_STATUSES = (400, 403, 404, 409, 412, 413, 429, 500, 503)
 
 T = TypeVar("T")

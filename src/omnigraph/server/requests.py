@@ -111,10 +111,10 @@ def header(name: str, description: str) -> Parameter[str | None]:
 
 
 def parse_arguments(query_string: bytes, known: frozenset[str]) -> Mapping[str, str]:
-    """The query parameters of a request; the last value of a repeated one.
+    """The query parameters of a request.
 
-    Raises 400 for a parameter that the route does not have, and for text that is not
-    percent-encoded UTF-8.
+    Raises 400 for a parameter that the route does not have or that is given twice, and for text
+    that is not percent-encoded UTF-8.
     """
     if not query_string:
         return {}
@@ -122,11 +122,13 @@ def parse_arguments(query_string: bytes, known: frozenset[str]) -> Mapping[str, 
         found = parse_qs(query_string.decode("ascii"), keep_blank_values=True, errors="strict")
     except ValueError as error:
         raise bad_request("the query string is not percent-encoded UTF-8") from error
-    for name in found:
+    for name, values in found.items():
         if name not in known:
             accepted = ", ".join(sorted(known)) or "none"
             raise bad_request(f"unknown query parameter '{name}'; this route accepts: {accepted}")
-    return {name: values[-1] for name, values in found.items()}
+        if len(values) > 1:
+            raise bad_request(f"query parameter '{name}' is given {len(values)} times")
+    return {name: value for name, (value,) in found.items()}
 
 
 def parse_branch(name: str | None) -> BranchName:
@@ -360,8 +362,16 @@ class ExportRequest:
 
 
 @shape
+class SchemaPlanRequest:
+    """A schema to plan."""
+
+    schema_source: StrictStr
+    allow_data_loss: StrictBool | None = None
+
+
+@shape
 class SchemaRequest:
-    """A schema to apply or to plan; `engine` is `auto`, `local` or `spark`."""
+    """A schema to apply; `engine` is `auto`, `local` or `spark`."""
 
     schema_source: StrictStr
     allow_data_loss: StrictBool | None = None

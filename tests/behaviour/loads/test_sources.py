@@ -289,6 +289,15 @@ UNFIT_DICTS = {
     ),
     "no record": ([{"handle": "x"}], "row 1: expected 'type' or 'edge'"),
     "not a number": ({"Pilot": [{"handle": "x", "hours": float("nan")}]}, "give None where"),
+    "bytes as a text": (
+        {"Pilot": [{"handle": b"x"}]},
+        "row 1, Pilot.handle: a String .* not bytes",
+    ),
+    "bytes as a text of a record": (
+        [{"type": "Pilot", "data": {"handle": bytearray(b"x")}}],
+        "row 1, Pilot.handle: a String .* not bytearray",
+    ),
+    "a date as a text": ({"Pilot": [{"handle": date(2024, 6, 1)}]}, "a String .* not date"),
     "a value without a form": ({"Pilot": [{"handle": object()}]}, "row 1.*object"),
     "paths and dicts": (["lines.jsonl", {"type": "Pilot"}], "a list holds paths or dicts"),
 }

@@ -184,6 +184,7 @@ def _view_change(change: Change, terminal: Terminal) -> Iterator[str]:
         yield f"{_INDENT}  {step}"
     if change.migration is not None and not change.migration.is_supported:
         yield f"{_INDENT}  not supported: an apply would reject it"
+        yield from (f"{_INDENT}  blocked: {each}" for each in change.migration.blockers)
 
 
 def _describe_disposition(change: Change) -> str:

@@ -44,10 +44,11 @@ from omnigraph.engine.input.ndjson import read_records
 from omnigraph.engine.input.splits import InputFormat, Split, is_named, plan_splits, refuse_given
 from omnigraph.engine.rows.values import BLOB_PREFIX
 from omnigraph.engine.state.manifest import get_type, table_key_of
-from omnigraph.model.catalog import EdgeType
+from omnigraph.model.catalog import Catalog, EdgeType
 from omnigraph.model.errors import InvalidValueError
 from omnigraph.model.limits import LOAD_BLOCK_BYTES
 from omnigraph.model.runtime import Runtime
+from omnigraph.model.types import Scalar
 from omnigraph.storage.tables import read_lance
 
 
@@ -137,7 +138,7 @@ def read_dicts(
     """The rows of dicts, which hold properties if a type is given, and whole records otherwise."""
     rows = given if declared is None else (_wrap(each, declared) for each in given)
     return read_records(
-        _in_blocks(_write(row, number) for number, row in enumerate(rows, 1)),
+        _in_blocks(_write(row, number, context.catalog) for number, row in enumerate(rows, 1)),
         file="",
         is_start=True,
         context=context,
@@ -156,9 +157,18 @@ def _wrap(row: Mapping[str, object], declared: Declared) -> Mapping[str, object]
     return {"edge": declared.name, **ends, "data": properties}
 
 
-def _write(record: Mapping[str, object], number: int) -> bytes:
+def _write(record: Mapping[str, object], number: int, catalog: Catalog) -> bytes:
+    has_other = False
+
+    def write_other(value: object) -> object:
+        nonlocal has_other
+        has_other = True
+        return _write_other(value)
+
     try:
-        text = json.dumps(dict(record), allow_nan=False, ensure_ascii=False, default=_write_other)
+        text = json.dumps(dict(record), allow_nan=False, ensure_ascii=False, default=write_other)
+        if has_other:
+            _require_text_is_meant(record, number, catalog)
         return text.encode() + b"\n"
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidValueError(
@@ -168,6 +178,32 @@ def _write(record: Mapping[str, object], number: int) -> bytes:
             problem=f"it holds a value that cannot be stored ({error}); give None where a value is "
             "missing; nothing was written",
         ) from error
+
+
+def _require_text_is_meant(record: Mapping[str, object], number: int, catalog: Catalog) -> None:
+    """Raise `InvalidValueError` for bytes or a date that would be stored as text in a String."""
+    declared = catalog.nodes.get(str(record.get("type"))) or catalog.edges.get(
+        str(record.get("edge"))
+    )
+    given = record.get("data")
+    if declared is None or not isinstance(given, Mapping):
+        return
+    for name, property in declared.properties.items():
+        value = given.get(name)
+        values = value if isinstance(value, list | tuple) else (value,)
+        other = next((each for each in values if isinstance(each, _WRITTEN_AS_TEXT)), None)
+        if other is not None and property.type.element not in _TYPES_IN_TEXT:
+            raise InvalidValueError(
+                subject=f"{InputLocation('', number, None)}, {declared.name}.{name}",
+                expected=str(property.type),
+                value=other,
+                problem=f"a {property.type} is needed, not {type(other).__name__}; nothing was "
+                "written",
+            )
+
+
+_WRITTEN_AS_TEXT = (bytes, bytearray, date, np.datetime64)
+_TYPES_IN_TEXT = (Scalar.BLOB, Scalar.DATE, Scalar.DATETIME)
 
 
 def _in_blocks(lines: Iterable[bytes]) -> Iterator[bytes]:

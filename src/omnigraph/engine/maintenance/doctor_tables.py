@@ -407,7 +407,9 @@ def examine_layout(scope: DoctorContext, stored: StoredType, state: ManifestStat
     with scope.noting(FindingKind.TYPE_DAMAGED, stored.subject, advice=rebuild):
         rows_by_spec = {each.spec: each.rows_covered for each in tables.indexes(entry.at)}
         layout = tables.plan_layout(entry.at, wanted=find_buildable(stored.declared, entry, tables))
-        missing = [spec.column for spec in layout.uncovered if spec not in rows_by_spec]
+        uncovered = (spec.column for spec in layout.uncovered if spec not in rows_by_spec)
+        # A string has two indexes: one for comparisons, one for words.
+        missing = dict.fromkeys(uncovered)
         if missing:
             message = f"no index of {', '.join(missing)}; lookups read every row"
             advice = f"`graph.ensure_indices({argument})`"

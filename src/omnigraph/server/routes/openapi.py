@@ -30,6 +30,7 @@ _DESCRIPTIONS: Mapping[int, str] = {
     403: "The policy does not allow this action",
     404: "Not found",
     405: "Method not allowed",
+    408: "The body arrived too slowly",
     409: "Conflict with the current state, or with a concurrent write",
     412: "The given commit is not the head of the branch",
     413: "The request or its result exceeds a limit",

@@ -54,6 +54,7 @@ from omnigraph.server.context import (
 )
 from omnigraph.server.requests import (
     BRANCH,
+    IF_COMMIT,
     WRITE_OPTIONS,
     ExplainRequest,
     InvokeRequest,
@@ -101,7 +102,7 @@ _MODE = text("mode", "`merge`, `append` or `overwrite`.")
 _ENGINE = text("engine", "`auto`, `inline` or `spark`.")
 _EMBED = text("embed", "When empty `@embed` properties are filled: `now` or `later`.")
 _ASYNC = flag("async", "With `true`, the load runs in the background as a job.")
-_NAME = text("name", "The name of the rows in messages, for an NDJSON body.")
+_NAME = text("name", "The name of the rows in messages.")
 
 
 @route_with_body(
@@ -312,8 +313,11 @@ async def load(call: RequestContext, body: bytes) -> Response:
 def _parse_load(call: RequestContext, body: bytes) -> _Load:
     content_type = call.header("content-type") or ""
     if is_json(content_type):
+        for parameter in (BRANCH, _FROM, _MODE, _ENGINE, _EMBED):
+            if parameter.name in call.arguments:
+                raise bad_request(f"with a JSON body, give '{parameter.name}' in the body")
         request = _LOAD_BODY.decode(body)
-        rows, name, branch = request.rows.encode(), None, parse_branch(request.branch)
+        rows, name, branch = request.rows.encode(), call.get(_NAME), parse_branch(request.branch)
         base, mode, engine, embed = request.base, request.mode, request.engine, request.embed
     elif media_type(content_type) in NDJSON_TYPES:
         rows, name, branch = body, call.get(_NAME), call.get(BRANCH)
@@ -413,6 +417,8 @@ async def invoke(call: RequestContext, body: InvokeRequest) -> AnyResponse:
     if not stored.is_mutation:
         if body.embed is not None:
             raise bad_request(f"'{stored.name}' is a read; `embed` applies to mutations only")
+        if call.get(IF_COMMIT) is not None:
+            raise bad_request(f"'{stored.name}' is a read; {IF_COMMIT.name} applies to mutations")
         request = QueryRequest(
             query=source,
             name=stored.name,
