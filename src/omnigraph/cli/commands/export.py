@@ -48,7 +48,6 @@ from omnigraph.model.errors import NotFoundError
 def export(  # noqa: PLR0913  # its flags
     invocation: Invocation,
     *,
-    uri: str | None,
     branch: str | None,
     snapshot: str | None,
     types: tuple[str, ...],
@@ -65,7 +64,7 @@ def export(  # noqa: PLR0913  # its flags
     if out is not None and out != STANDARD_OUTPUT:
         if keys:
             raise click.UsageError("--table does not apply with --out; use --type")
-        target = invocation.target(uri)
+        target = invocation.target(invocation.uri)
         if isinstance(target, ServedTarget):
             raise CommandError(
                 "--out needs direct storage access; to export from a server, redirect the output: "
@@ -88,7 +87,7 @@ def export(  # noqa: PLR0913  # its flags
         return
     if format is not None:
         raise click.UsageError("--format applies only to --out FOLDER")
-    with invocation.open(invocation.target(uri), read_only=True) as opened:
+    with invocation.open_to_read() as opened:
         if snapshot is None and keys:
             known = opened.tables(branch or "main")
             missing = next((key for key in keys if key not in known), None)

@@ -39,10 +39,8 @@ from omnigraph.cli.output import (
     escape_control,
     print_json,
     print_line,
-    print_output,
     print_pieces,
     show_waiting,
-    standard_output,
 )
 from omnigraph.drawing.history import draw_svg
 from omnigraph.http.encode import commit_changes_output, commit_output, diff_output
@@ -78,16 +76,14 @@ if TYPE_CHECKING:
 def log(
     invocation: Invocation,
     *,
-    uri: str | None,
     branches: tuple[str, ...],
     limit: int,
     is_all: bool,
     picture: str | None,
-    is_json: bool,
 ) -> None:
     """Draw the commits of a graph, newest first, with lines to their parents."""
-    require_one({"--svg": picture, "--json": is_json})
-    with invocation.open(invocation.target(uri), read_only=True) as graph:
+    require_one({"--svg": picture, "--json": invocation.is_json})
+    with invocation.open_to_read() as graph:
         history = read_history(graph, branches=branches, limit=None if is_all else limit)
     if picture == STANDARD_OUTPUT:
         print_line(draw_svg(history))
@@ -104,8 +100,8 @@ def log(
         for each in history.commits
     ]
     payload = {"commits": commits, "older_commits": history.left_out}
-    lines = view_history(history, standard_output(invocation.environment))
-    print_output(payload, lines, is_json=is_json)
+    lines = view_history(history, invocation.terminal)
+    invocation.print_output(payload, lines)
 
 
 @command()
@@ -122,21 +118,15 @@ def log(
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the newest N.")
 @JSON_OPTION
 def list_all(
-    invocation: Invocation,
-    *,
-    uri: str | None,
-    branch: str,
-    filters: tuple[str, ...],
-    limit: int | None,
-    is_json: bool,
+    invocation: Invocation, *, branch: str, filters: tuple[str, ...], limit: int | None
 ) -> None:
     """List the commits of a branch, newest first; as JSON, oldest first."""
     tests = [_parse_filter(each) for each in filters]
-    with invocation.open(invocation.target(uri), read_only=True) as graph:
+    with invocation.open_to_read() as graph:
         found = [each for each in graph.commits(branch) if all(test(each) for test in tests)]
     found = found if limit is None else found[-limit:]
     output: CommitList = {"commits": [commit_output(each) for each in found]}
-    print_output(output, map(_format_commit, reversed(found)), is_json=is_json)
+    invocation.print_output(output, map(_format_commit, reversed(found)))
 
 
 def _format_commit(commit: Commit) -> str:
@@ -150,9 +140,9 @@ def _format_commit(commit: Commit) -> str:
 @click.argument("id")
 @URI_OPTION
 @JSON_OPTION
-def show(invocation: Invocation, *, id: str, uri: str | None, is_json: bool) -> None:
+def show(invocation: Invocation, *, id: str) -> None:
     """Show one commit, by its id or by a tag."""
-    with invocation.open(invocation.target(uri), read_only=True) as graph:
+    with invocation.open_to_read() as graph:
         commit = graph.commit(id)
     output = commit_output(commit)
     shown = {
@@ -161,7 +151,7 @@ def show(invocation: Invocation, *, id: str, uri: str | None, is_json: bool) -> 
         "created_at": commit.created_at.isoformat(timespec="milliseconds"),
     }
     lines = [f"{name}: {value}" for name, value in shown.items() if value is not None]
-    print_output(output, lines, is_json=is_json)
+    invocation.print_output(output, lines)
 
 
 def _parse_filter(written: str) -> Callable[[Commit], bool]:
@@ -204,19 +194,13 @@ _PAUSE_S = 1.0
 )
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Stop after N commits.")
 def changes(
-    invocation: Invocation,
-    *,
-    uri: str | None,
-    branch: str,
-    start: str | None,
-    is_following: bool,
-    limit: int | None,
+    invocation: Invocation, *, branch: str, start: str | None, is_following: bool, limit: int | None
 ) -> None:
     """Print the changes of each commit of a branch as JSON lines, oldest first.
 
     Each line has a `cursor`; pass it to --start to continue after that commit.
     """
-    target = invocation.target(uri)
+    target = invocation.target(invocation.uri)
     begin = start or ("now" if is_following else "beginning")
     printed = 0
     with invocation.open(target, read_only=True) as graph:
@@ -274,32 +258,30 @@ _LINES_PRINTED = 512
 )
 @click.option("--stat", "is_stat", is_flag=True, help="Print only the counts of each type.")
 @JSON_OPTION
-def diff(  # noqa: PLR0913  # one per flag
+def diff(  # one per flag
     invocation: Invocation,
     *,
     old: str,
     new: str,
-    uri: str | None,
     types: tuple[str, ...],
     ops: tuple[str, ...],
     is_stat: bool,
-    is_json: bool,
 ) -> None:
     """Show what changed from OLD to NEW, each a branch, a commit or a tag.
 
     `+` inserted, `-` deleted, `~` updated; a change that was later undone is not shown.
     """
-    target = invocation.target(uri)
+    target = invocation.target(invocation.uri)
     with invocation.open(target, read_only=True) as graph:
         with show_waiting("compare", invocation.environment):
             found = graph.diff(old, new, types=types or None, ops=ops or None)
             found.stats  # noqa: B018  # computed here, on Spark or by a server
-        if is_json and is_stat:
+        if invocation.is_json and is_stat:
             print_json(_count_body(found))
-        elif is_json:
+        elif invocation.is_json:
             print_pieces(_encode_pieces(found))
         else:
-            _print_text(found, standard_output(invocation.environment), is_stat=is_stat)
+            _print_text(found, invocation.terminal, is_stat=is_stat)
 
 
 def _print_text(found: ChangeSet, terminal: Terminal, *, is_stat: bool) -> None:

@@ -28,9 +28,7 @@ from omnigraph.cli.output import (
     CommandError,
     Terminal,
     print_note,
-    print_output,
     show_waiting,
-    standard_output,
 )
 from omnigraph.cli.targets import StoreTarget, Target
 from omnigraph.engine.maintenance.doctor_report import DoctorReport, Severity
@@ -60,12 +58,12 @@ _REASON_BY_SKIPPED = {
 @URI_ARGUMENT
 @BRANCH_OPTION
 @JSON_OPTION
-def optimize(invocation: Invocation, *, uri: str | None, branch: str, is_json: bool) -> None:
+def optimize(invocation: Invocation, *, branch: str) -> None:
     """Compact small files of a branch and update its indexes, as one commit.
 
     Query results stay the same; old files remain until `omnigraph cleanup` deletes them.
     """
-    target = invocation.direct_target(uri)
+    target = invocation.direct_target()
     invocation.announce("optimize", target)
     with (
         invocation.open_direct(target, read_only=False) as graph,
@@ -74,7 +72,7 @@ def optimize(invocation: Invocation, *, uri: str | None, branch: str, is_json: b
         reports = graph.optimize(branch=branch)
     payload = {"uri": target.uri, "tables": [_encode_table(each) for each in reports]}
     lines = (line for each in reports for line in _lines_of(each, target))
-    print_output(payload, lines, is_json=is_json)
+    invocation.print_output(payload, lines)
 
 
 def _encode_table(report: OptimizeReport | RepairReport) -> dict[str, object]:
@@ -120,12 +118,10 @@ def _lines_of(report: OptimizeReport, target: Target) -> Iterator[str]:
 def cleanup(
     invocation: Invocation,
     *,
-    uri: str | None,
     keep: int | None,
     older_than: timedelta | None,
     is_confirmed: bool,
     trusts_clock: bool,
-    is_json: bool,
 ) -> None:
     """Delete old versions of types that no branch, tag or reader needs.
 
@@ -137,9 +133,9 @@ def cleanup(
             "specify what to keep: --keep 10 for the newest ten versions of each type, "
             "--older-than 7d for younger versions, or both; nothing was deleted"
         )
-    target = invocation.direct_target(uri)
+    target = invocation.direct_target()
     if is_confirmed:
-        invocation.confirm("delete old versions", target, is_json=is_json)
+        invocation.confirm("delete old versions", target)
     invocation.announce("cleanup", target)
     with (
         invocation.open_direct(target, read_only=False) as graph,
@@ -164,7 +160,7 @@ def cleanup(
                 for each in reports
             ],
         }
-        print_output(payload, _format_cleanup(reports, verb="deleted"), is_json=is_json)
+        invocation.print_output(payload, _format_cleanup(reports, verb="deleted"))
     else:
         for line in _format_cleanup(reports, verb="would delete"):
             print_note(line)
@@ -223,13 +219,7 @@ _DONE_BY_ACTION = {
 @click.option("--force", "is_forced", is_flag=True, help="With --confirm: adopt all changes.")
 @JSON_OPTION
 def repair(
-    invocation: Invocation,
-    *,
-    uri: str | None,
-    is_confirmed: bool,
-    is_forced: bool,
-    is_relocating: bool,
-    is_json: bool,
+    invocation: Invocation, *, is_confirmed: bool, is_forced: bool, is_relocating: bool
 ) -> None:
     """Show which types something outside of OmniGraph wrote to, and adopt it if asked.
 
@@ -240,10 +230,10 @@ def repair(
         raise click.UsageError("--relocate cannot be combined with --confirm or --force")
     if is_forced and not is_confirmed:
         raise click.UsageError("--force requires --confirm")
-    target = invocation.direct_target(uri)
+    target = invocation.direct_target()
     invocation.announce("repair", target)
     if is_relocating:
-        _relocate(invocation, target, is_json=is_json)
+        _relocate(invocation, target)
         return
     with (
         invocation.open_direct(target, read_only=False) as graph,
@@ -261,7 +251,7 @@ def repair(
         "manifest_version": version,
         "tables": [_encode_table(each) for each in reports],
     }
-    print_output(payload, map(_format_repair, reports), is_json=is_json)
+    invocation.print_output(payload, map(_format_repair, reports))
     if "refused" in actions:
         again = write_command("repair", "--confirm", "--force", target=target)
         print_note(
@@ -276,7 +266,7 @@ def repair(
         )
 
 
-def _relocate(invocation: Invocation, target: StoreTarget, *, is_json: bool) -> None:
+def _relocate(invocation: Invocation, target: StoreTarget) -> None:
     invocation.reached, invocation.is_writing = target, True
     with show_waiting("relocate", invocation.environment):
         reports = omnigraph.relocate(target.uri)
@@ -287,7 +277,7 @@ def _relocate(invocation: Invocation, target: StoreTarget, *, is_json: bool) -> 
     ]
     payload = {"uri": target.uri, "branches": [asdict(each) for each in reports]}
     nothing = ["every branch refers to this graph; nothing was rewritten"]
-    print_output(payload, lines or nothing, is_json=is_json)
+    invocation.print_output(payload, lines or nothing)
 
 
 def _format_repair(report: RepairReport) -> str:
@@ -309,16 +299,16 @@ _COLOUR_BY_SEVERITY = {
 @URI_ARGUMENT
 @click.option("--quick", "is_quick", is_flag=True, help="Do not check rows.")
 @JSON_OPTION
-def doctor(invocation: Invocation, *, uri: str | None, is_quick: bool, is_json: bool) -> None:
+def doctor(invocation: Invocation, *, is_quick: bool) -> None:
     """Check everything that is stored, and show problems and how to fix them.
 
     Changes nothing. Exits with 1 if something is wrong.
     """
-    target = invocation.direct_target(uri)
+    target = invocation.direct_target()
     with _open(invocation, target) as graph, show_waiting("examine", invocation.environment):
         report = graph.doctor(deep=not is_quick)
-    lines = _format_doctor(report, target, standard_output(invocation.environment))
-    print_output(_encode_doctor(report, target), lines, is_json=is_json)
+    lines = _format_doctor(report, target, invocation.terminal)
+    invocation.print_output(_encode_doctor(report, target), lines)
     if not report.is_healthy:
         sys.exit(1)
 
@@ -379,13 +369,13 @@ def _format_doctor(report: DoctorReport, target: Target, terminal: Terminal) -> 
 @command()
 @URI_ARGUMENT
 @JSON_OPTION
-def recoveries(invocation: Invocation, *, uri: str | None, is_json: bool) -> None:
+def recoveries(invocation: Invocation) -> None:
     """List interrupted writes and how each was recovered, oldest first."""
-    with invocation.open(invocation.target(uri), read_only=True) as graph:
+    with invocation.open_to_read() as graph:
         found = graph.recoveries()
     output: RecoveryList = {"recoveries": [recovery_output(each) for each in found]}
     lines = [_format_recovery(each) for each in found] or ["no recoveries"]
-    print_output(output, lines, is_json=is_json)
+    invocation.print_output(output, lines)
 
 
 def _format_recovery(recovery: Recovery) -> str:
@@ -403,13 +393,13 @@ def _format_recovery(recovery: Recovery) -> str:
 @command()
 @URI_ARGUMENT
 @JSON_OPTION
-def check(invocation: Invocation, *, uri: str | None, is_json: bool) -> None:
+def check(invocation: Invocation) -> None:
     """Check that a folder or bucket can store a graph.
 
     Works below a new prefix, `__omnigraph_check/…`, and removes it afterwards; touches nothing
     else. No graph needs to exist. Exits with 1 if a check fails.
     """
-    target = invocation.direct_target(uri)
+    target = invocation.direct_target()
     # Imported by name, because help needs neither module.
     locations, checks = map(
         import_module, ("omnigraph.storage.locations", "omnigraph.storage.check")
@@ -421,7 +411,7 @@ def check(invocation: Invocation, *, uri: str | None, is_json: bool) -> None:
             id=SystemRuntime().new_id(),
             open_store=checks.open_durably,
         )
-    lines = _format_storage_check(trial, standard_output(invocation.environment))
+    lines = _format_storage_check(trial, invocation.terminal)
     probes = [
         {
             "probe": each.name,
@@ -438,7 +428,7 @@ def check(invocation: Invocation, *, uri: str | None, is_json: bool) -> None:
         "complete": trial.is_complete,
         "probes": probes,
     }
-    print_output(payload, lines, is_json=is_json)
+    invocation.print_output(payload, lines)
     if not trial.is_passed:
         sys.exit(1)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, Unpack
 
 import click
 import yaml
@@ -25,6 +25,7 @@ from omnigraph.cli.options import (
     JSON_OPTION,
     KEY_OPTION,
     URI_OPTION,
+    WriteConditions,
 )
 from omnigraph.cli.output import (
     PLAIN,
@@ -37,7 +38,6 @@ from omnigraph.cli.output import (
     print_json,
     print_line,
     print_note,
-    print_output,
     print_pieces,
     show_name,
     show_value,
@@ -243,7 +243,6 @@ class _Report:
     is_dry_run: bool
     granularity: str
     decisions_path: str | None
-    is_json: bool
 
     @property
     def is_piped(self) -> bool:
@@ -252,18 +251,18 @@ class _Report:
 
     def show(self, done: MergeResult, *, actor: str | None) -> None:
         """Print what was merged, or would be; exits with 1 for the conflicts of a dry run."""
-        if self.is_json:
+        if self.invocation.is_json:
             print_json(merge_output(done, source=self.source, target=self.into, actor=actor))
         if done.conflicts:
             self._write_decisions(done.conflicts)
-            if not self.is_json:
+            if not self.invocation.is_json:
                 self._show_conflicts(done.conflicts)
             raise click.exceptions.Exit(1)
         if self.is_piped:
             print_note("there are no conflicts")
         elif self.decisions_path is not None:
             print_note(f"there are no conflicts; '{self.decisions_path}' was not written")
-        if not self.is_json:
+        if not self.invocation.is_json:
             verb = "would merge" if self.is_dry_run else "merged"
             say = print_note if self.is_piped else print_line
             say(f"{verb} {show_name(self.source)} into {show_name(self.into)}: {done.outcome}")
@@ -273,7 +272,7 @@ class _Report:
         self._write_decisions(conflicts)
         problem = f"{self._headline(conflicts)}; {show_name(self.into)} is unchanged"
         print_note(f"Error: {problem}")
-        if self.is_json:
+        if self.invocation.is_json:
             body: MergeOutput = {
                 "source": self.source,
                 "target": self.into,
@@ -367,7 +366,6 @@ def merge(  # noqa: PLR0913  # one per flag
     invocation: Invocation,
     *,
     source: str,
-    uri: str | None,
     into: str,
     is_dry_run: bool,
     granularity: str,
@@ -375,7 +373,6 @@ def merge(  # noqa: PLR0913  # one per flag
     decisions_path: str | None,
     if_commit: str | None,
     idempotency_key: str | None,
-    is_json: bool,
 ) -> None:
     """Merge the branch SOURCE into another branch, or preview the merge.
 
@@ -383,9 +380,9 @@ def merge(  # noqa: PLR0913  # one per flag
     merged.
     """
     is_piped = decisions_path == STANDARD_OUTPUT
-    if is_piped and is_json:
+    if is_piped and invocation.is_json:
         raise click.UsageError("--json and --write-decisions - are mutually exclusive")
-    target = invocation.target(uri)
+    target = invocation.target(invocation.uri)
     resolve = None
     if resolve_path is not None:
         decided = read_source(resolve_path)
@@ -398,9 +395,7 @@ def merge(  # noqa: PLR0913  # one per flag
     if not is_dry_run:
         # The same function implements `omnigraph branch merge`.
         invocation.announce(click.get_current_context().command_path.partition(" ")[2], target)
-    report = _Report(
-        invocation, target, source, into, is_dry_run, granularity, decisions_path, is_json
-    )
+    report = _Report(invocation, target, source, into, is_dry_run, granularity, decisions_path)
     with invocation.open(target, read_only=is_dry_run) as graph:
         run = partial(
             graph.merge,
@@ -433,23 +428,14 @@ def merge(  # noqa: PLR0913  # one per flag
 @KEY_OPTION
 @JSON_OPTION
 def revert(
-    invocation: Invocation,
-    *,
-    commit: str,
-    uri: str | None,
-    branch: str,
-    if_commit: str | None,
-    idempotency_key: str | None,
-    is_json: bool,
+    invocation: Invocation, *, commit: str, branch: str, **conditions: Unpack[WriteConditions]
 ) -> None:
     """Undo the changes of COMMIT on a branch, as a new commit; later commits stay."""
 
     def run(graph: AnyGraph) -> MergeResult:
-        return graph.revert(
-            commit, branch=branch, if_commit=if_commit, idempotency_key=idempotency_key
-        )
+        return graph.revert(commit, branch=branch, **conditions)
 
-    _replay(invocation, uri, run, verb="revert", commit=commit, branch=branch, is_json=is_json)
+    _replay(invocation, run, verb="revert", commit=commit, branch=branch)
 
 
 @command()
@@ -460,23 +446,14 @@ def revert(
 @KEY_OPTION
 @JSON_OPTION
 def cherry_pick(
-    invocation: Invocation,
-    *,
-    commit: str,
-    uri: str | None,
-    onto: str,
-    if_commit: str | None,
-    idempotency_key: str | None,
-    is_json: bool,
+    invocation: Invocation, *, commit: str, onto: str, **conditions: Unpack[WriteConditions]
 ) -> None:
     """Apply the changes of COMMIT to a branch, as a new commit."""
 
     def run(graph: AnyGraph) -> MergeResult:
-        return graph.cherry_pick(
-            commit, onto=onto, if_commit=if_commit, idempotency_key=idempotency_key
-        )
+        return graph.cherry_pick(commit, onto=onto, **conditions)
 
-    _replay(invocation, uri, run, verb="cherry-pick", commit=commit, branch=onto, is_json=is_json)
+    _replay(invocation, run, verb="cherry-pick", commit=commit, branch=onto)
 
 
 _DONE_BY_VERB = {"revert": "reverted", "cherry-pick": "picked"}
@@ -484,18 +461,15 @@ _DONE_BY_VERB = {"revert": "reverted", "cherry-pick": "picked"}
 
 def _replay(
     invocation: Invocation,
-    uri: str | None,
     run: Callable[[AnyGraph], MergeResult],
     *,
     verb: str,
     commit: str,
     branch: str,
-    is_json: bool,
 ) -> None:
     """Run a revert or a cherry-pick; conflicts are shown side by side and cannot be resolved."""
-    target = invocation.target(uri)
-    invocation.announce(verb, target)
-    with invocation.open(target, read_only=False) as graph:
+    target = invocation.target(invocation.uri)
+    with invocation.open_to_write(verb, target) as graph:
         try:
             with show_waiting(verb, invocation.environment):
                 done = run(graph)
@@ -505,7 +479,7 @@ def _replay(
                 f"Error: {count:,} {plural(count, 'row')} changed on {show_name(branch)} since; "
                 f"{show_name(branch)} is unchanged"
             )
-            if is_json:
+            if invocation.is_json:
                 print_json(error_body(error, message=str(error)))
                 raise click.exceptions.Exit(1) from error
             print_note("")
@@ -518,4 +492,4 @@ def _replay(
     lines = [f"{_DONE_BY_VERB[verb]} {show_name(commit)} on {show_name(branch)}: {done.outcome}"]
     if done.commit_id is not None:
         lines.append(f"commit: {done.commit_id}")
-    print_output(output, lines, is_json=is_json)
+    invocation.print_output(output, lines)

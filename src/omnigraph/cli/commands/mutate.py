@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
@@ -27,8 +27,9 @@ from omnigraph.cli.options import (
     IF_COMMIT_OPTION,
     JSON_OPTION,
     KEY_OPTION,
+    WriteConditions,
 )
-from omnigraph.cli.output import print_output, show_count, show_waiting
+from omnigraph.cli.output import show_count, show_waiting
 from omnigraph.compiler.query.parser import get_single_query_name
 from omnigraph.http.encode import encode_mutation
 
@@ -57,9 +58,7 @@ def mutate(  # noqa: PLR0913  # its flags
     params_path: str | None,
     branch: str,
     embed: str | None,
-    if_commit: str | None,
-    idempotency_key: str | None,
-    is_json: bool,
+    **conditions: Unpack[WriteConditions],
 ) -> None:
     """Run a mutation as one commit, or change nothing.
 
@@ -82,23 +81,15 @@ def mutate(  # noqa: PLR0913  # its flags
                     stored,
                     params,
                     branch=branch,
-                    if_commit=if_commit,
-                    idempotency_key=idempotency_key,
                     embed=embed,
+                    **conditions,
                 )
             output = encode_mutation(done, branch=branch, query_name=stored, actor=remote.actor)
     else:
-        invocation.announce("mutate", target)
-        with invocation.open(target, read_only=False) as graph:
+        with invocation.open_to_write("mutate", target) as graph:
             with attach_path(text, query_path), show_waiting("mutate", invocation.environment):
                 done = graph.mutate(
-                    text,
-                    params,
-                    name=name,
-                    branch=branch,
-                    if_commit=if_commit,
-                    idempotency_key=idempotency_key,
-                    embed=embed,
+                    text, params, name=name, branch=branch, embed=embed, **conditions
                 )
             ran = get_single_query_name(text) if name is None else name
             output = encode_mutation(done, branch=branch, query_name=ran, actor=graph.actor)
@@ -109,4 +100,4 @@ def mutate(  # noqa: PLR0913  # its flags
     ]
     if output["actor_id"] is not None:
         lines.append(f"actor_id: {output['actor_id']}")
-    print_output(output, lines, is_json=is_json)
+    invocation.print_output(output, lines)

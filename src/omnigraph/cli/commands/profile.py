@@ -19,7 +19,7 @@ from omnigraph.cli.config import Defaults, Format, OperatorConfig, Profile
 from omnigraph.cli.credentials import remove_token, require_name, store_token
 from omnigraph.cli.invocation import Invocation, list_server_graphs
 from omnigraph.cli.options import JSON_OPTION
-from omnigraph.cli.output import CommandError, print_line, print_note, print_output
+from omnigraph.cli.output import CommandError, print_line, print_note
 from omnigraph.cli.targets import (
     ClusterScope,
     Scope,
@@ -48,7 +48,7 @@ class _Listed(TypedDict):
 
 @command()
 @JSON_OPTION
-def list_profiles(invocation: Invocation, *, is_json: bool) -> None:
+def list_profiles(invocation: Invocation) -> None:
     """List the profiles, including unusable ones; `*` marks the active one."""
     config = invocation.config
     active = active_profile(invocation.flags, invocation.environment)
@@ -56,15 +56,15 @@ def list_profiles(invocation: Invocation, *, is_json: bool) -> None:
         _describe(name, profile, config, is_active=name == active)
         for name, profile in config.profiles.items()
     ]
-    print_output([*listed], map(_view_listed, listed), is_json=is_json)
-    if not listed and not is_json:
+    invocation.print_output([*listed], map(_view_listed, listed))
+    if not listed and not invocation.is_json:
         print_note(f"no profiles in {invocation.config_path}")
 
 
 @command()
 @click.argument("name", required=False)
 @JSON_OPTION
-def show(invocation: Invocation, name: str | None, *, is_json: bool) -> None:
+def show(invocation: Invocation, name: str | None) -> None:
     """Show what the profile NAME addresses.
 
     Without NAME: the active profile, or the defaults if there is none.
@@ -89,7 +89,7 @@ def show(invocation: Invocation, name: str | None, *, is_json: bool) -> None:
         "output_format": str(config.defaults.output or Format.TABLE),
     }
     lines = [f"{key}: {'-' if value is None else value}" for key, value in payload.items()]
-    print_output(payload, lines, is_json=is_json)
+    invocation.print_output(payload, lines)
 
 
 def _describe(name: str, profile: Profile, config: OperatorConfig, *, is_active: bool) -> _Listed:
@@ -140,7 +140,7 @@ def _endpoint_of(scope: Scope | None) -> str | None:
 @click.argument("name")
 @click.option("--token", metavar="TOKEN", help="The token; by default, a line is read from stdin.")
 @JSON_OPTION
-def login(invocation: Invocation, name: str, token: str | None, *, is_json: bool) -> None:
+def login(invocation: Invocation, name: str, token: str | None) -> None:
     """Store the token of the server NAME in a file that only you can read.
 
     Other users of this machine may see `--token` while the command runs; they cannot see stdin.
@@ -158,19 +158,19 @@ def login(invocation: Invocation, name: str, token: str | None, *, is_json: bool
             "is used when it is added"
         )
     output = {"server": name, "credentials_path": str(path), "declared": is_declared}
-    print_output(output, [f"stored the token of {name} in {path}"], is_json=is_json)
+    invocation.print_output(output, [f"stored the token of {name} in {path}"])
 
 
 @command()
 @click.argument("name")
 @JSON_OPTION
-def logout(invocation: Invocation, name: str, *, is_json: bool) -> None:
+def logout(invocation: Invocation, name: str) -> None:
     """Delete the stored token of the server NAME, if there is one."""
     require_name(name)
     path = invocation.credentials_path
     remove_token(path, name)
     output = {"server": name, "credentials_path": str(path)}
-    print_output(output, [f"removed the token of {name} from {path}"], is_json=is_json)
+    invocation.print_output(output, [f"removed the token of {name} from {path}"])
 
 
 def _read_line(name: str) -> str:
@@ -185,13 +185,11 @@ def _read_line(name: str) -> str:
 @command()
 @click.option("--uri", metavar="URL", help="The server, instead of --server.")
 @JSON_OPTION
-def list_graphs(invocation: Invocation, uri: str | None, *, is_json: bool) -> None:
+def list_graphs(invocation: Invocation) -> None:
     """List the graphs that a server serves."""
-    served = sorted(
-        list_server_graphs(invocation.server_target(uri)), key=lambda each: each.graph_id
-    )
+    served = sorted(list_server_graphs(invocation.server_target()), key=lambda each: each.graph_id)
     output = {"graphs": [{"graph_id": each.graph_id, "uri": each.uri} for each in served]}
-    print_output(output, [f"{each.graph_id} {each.uri}" for each in served], is_json=is_json)
+    invocation.print_output(output, [f"{each.graph_id} {each.uri}" for each in served])
 
 
 @command()
