@@ -146,9 +146,21 @@ class Flags:
     is_yes: bool = False
     is_quiet: bool = False
 
+    @property
+    def values(self) -> dict[str, str | None]:
+        """The flags that take a value, by spelling."""
+        return {
+            "--server": self.server,
+            "--graph": self.graph,
+            "--store": self.store,
+            "--cluster": self.cluster,
+            "--profile": self.profile,
+            "--as": self.actor,
+        }
 
-VALUE_FLAGS = ("--as", "--server", "--graph", "--profile", "--store", "--cluster")
-"""The flags that take a value, which is the next argument unless it follows a `=`."""
+
+VALUE_FLAGS = tuple(Flags().values)
+"""The flags whose value is the next argument unless it follows a `=`."""
 
 
 class GlobalOption(click.Option):

@@ -196,14 +196,15 @@ def summary_of(path: tuple[str, ...]) -> str:
 
 def require_applicable(entry: Entry, flags: Flags) -> None:
     """Reject flags that do not apply to the command."""
-    if entry.name == "alias":
-        _require_own_binding(flags)
-    for spelling, value, applies in (
-        ("--server", flags.server, entry.takes_server),
-        ("--cluster", flags.cluster, entry.takes_cluster),
-        ("--graph", flags.graph, entry.takes_server or entry.takes_cluster),
-    ):
-        if value is not None and not applies:
+    given = [spelling for spelling, value in flags.values.items() if value is not None]
+    if entry.name == "alias" and given:
+        raise CommandError(
+            f"{given[0]} does not apply to `alias`: the alias binding owns addressing; "
+            "change it under `aliases:` in the configuration, or use `omnigraph query`"
+        )
+    applicable = applicable_flags(entry)
+    for spelling in ("--server", "--cluster", "--graph"):
+        if spelling in given and spelling not in applicable:
             kind, remedy = _PHRASE[entry.capability], _remedy(entry)
             raise CommandError(
                 f"`{entry.name}` is a {kind} command; {spelling} does not apply to it{remedy}"
@@ -242,19 +243,3 @@ def _remedy(entry: Entry) -> str:
             return "; use --config <dir>"
         case Capability.LOCAL:
             return ""
-
-
-def _require_own_binding(flags: Flags) -> None:
-    for spelling, value in (
-        ("--server", flags.server),
-        ("--graph", flags.graph),
-        ("--store", flags.store),
-        ("--cluster", flags.cluster),
-        ("--profile", flags.profile),
-        ("--as", flags.actor),
-    ):
-        if value is not None:
-            raise CommandError(
-                f"{spelling} does not apply to `alias`: the alias binding owns addressing; "
-                "change it under `aliases:` in the configuration, or use `omnigraph query`"
-            )
