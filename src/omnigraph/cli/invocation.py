@@ -28,8 +28,6 @@ from omnigraph.cli.targets import (
     ClusterScope,
     Scope,
     ServedTarget,
-    ServerScope,
-    StoreScope,
     StoreTarget,
     Target,
     is_http,
@@ -165,21 +163,21 @@ class Invocation:
         """The names in the configuration of the server that was contacted."""
         if not isinstance(self.reached, ServedTarget):
             return []
-        return servers_at(self.reached.url, self.config.url_by_server)
+        return servers_at(self.reached.uri, self.config.url_by_server)
 
     def target(self, uri: str | None) -> Target:
         """The graph of a command on rows; `uri` is its positional argument or `--uri`."""
         match require_data_scope(self._resolve(uri)):
-            case StoreScope(uri=store):
-                return StoreTarget(store)
-            case ServerScope() as scope:
-                return self.served_graph(scope)
+            case StoreTarget() as store:
+                return store
+            case ServedTarget() as server:
+                return self.served_graph(server)
 
     def direct_target(self) -> StoreTarget:
         """The graph of a command that works on storage."""
         match require_direct_scope(self._resolve(self.uri)):
-            case StoreScope(uri=store):
-                return StoreTarget(store)
+            case StoreTarget() as store:
+                return store
             case ClusterScope() as scope:
                 return StoreTarget(find_graph_uri(scope, self.environment))
 
@@ -202,9 +200,9 @@ class Invocation:
         target = self.reached = self._with_token(require_served_scope(scope))
         return target
 
-    def served_graph(self, scope: ServerScope) -> ServedTarget:
+    def served_graph(self, server: ServedTarget) -> ServedTarget:
         """A graph of a server; `CommandError` if none is named and the server lists graphs."""
-        target = self._with_token(scope)
+        target = self._with_token(server)
         if target.graph_id is None:
             _require_no_choice(target)
         return target
@@ -299,10 +297,9 @@ class Invocation:
     def _resolve(self, uri: str | None) -> Scope | None:
         return resolve_scope(self.flags, uri=uri, config=self.config, environment=self.environment)
 
-    def _with_token(self, scope: ServerScope) -> ServedTarget:
-        target = ServedTarget(base_url=scope.url, graph_id=scope.graph, token=None)
+    def _with_token(self, target: ServedTarget) -> ServedTarget:
         token = find_token(
-            target.url,
+            target.uri,
             url_by_server=self.config.url_by_server,
             environment=self.environment,
             read_stored=lambda server: read_token(self.credentials_path, server),

@@ -23,8 +23,8 @@ from omnigraph.cli.output import CommandError, print_line, print_note
 from omnigraph.cli.targets import (
     ClusterScope,
     Scope,
-    ServerScope,
-    StoreScope,
+    ServedTarget,
+    StoreTarget,
     active_profile,
     get_profile,
     require_one_binding,
@@ -80,12 +80,13 @@ def show(invocation: Invocation, name: str | None) -> None:
     else:
         kind, target = require_one_binding(chosen, get_profile(chosen, config))
         scope = scope_of_profile(chosen, graph=None, config=config)
+    endpoint, graph = _endpoint_of(scope)
     payload = {
         "name": "(defaults)" if chosen is None else chosen,
         "scope_kind": kind,
         "target": target,
-        "endpoint": _endpoint_of(scope),
-        "default_graph": scope.graph if isinstance(scope, ServerScope | ClusterScope) else None,
+        "endpoint": endpoint,
+        "default_graph": graph,
         "output_format": str(config.defaults.output or Format.TABLE),
     }
     lines = [f"{key}: {'-' if value is None else value}" for key, value in payload.items()]
@@ -124,16 +125,17 @@ def _default_binding(defaults: Defaults) -> tuple[str, str | None]:
     return ("none", None) if defaults.store is None else ("store", defaults.store)
 
 
-def _endpoint_of(scope: Scope | None) -> str | None:
+def _endpoint_of(scope: Scope | None) -> tuple[str | None, str | None]:
+    """The address of a scope, and its graph if it names one."""
     match scope:
         case None:
-            return None
-        case ServerScope(url=url):
-            return url
-        case ClusterScope(root=root):
-            return root
-        case StoreScope(uri=uri):
-            return uri
+            return None, None
+        case ServedTarget(base_url=url, graph_id=graph):
+            return url, graph
+        case ClusterScope(root=root, graph=graph):
+            return root, graph
+        case StoreTarget(uri=uri):
+            return uri, None
 
 
 @command()
