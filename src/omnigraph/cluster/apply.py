@@ -8,7 +8,8 @@ the remaining graphs are left unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -88,7 +89,7 @@ class GraphChanges:
         sidecar = self._sidecar(MoveKind.GRAPH_CREATE, id, approval_id=None)
         if not self._may_go(sidecar):
             return
-        try:
+        with self._reporting_failure(sidecar):
             if not isinstance(self.cluster.graphs.observe(id), Absent):
                 # The owner of the existing data is not known.
                 advice = "`omnigraph cluster refresh` adds an existing graph to the state"
@@ -96,11 +97,8 @@ class GraphChanges:
             arm(sidecar, self.cluster.objects)
             # A crash from here on is recovered by the next sweep.
             live = self.cluster.graphs.create(id, schema.source)
-        except (GraphError, StoppedError) as error:
-            self._fail(sidecar, error)
-            return
-        self.moved.append(sidecar)
-        self._record(id, live)
+            self.moved.append(sidecar)
+            self._record(id, live)
 
     def apply_schema(self, id: str) -> None:
         """Apply the desired schema to a graph; an equivalent schema is only recorded."""
@@ -108,7 +106,7 @@ class GraphChanges:
         sidecar = self._sidecar(MoveKind.SCHEMA_APPLY, id, approval_id=None)
         if not self._may_go(sidecar):
             return
-        try:
+        with self._reporting_failure(sidecar):
             before = self.cluster.graphs.observe(id)
             if isinstance(before, Live):
                 if before.meaning == schema.meaning:
@@ -118,11 +116,8 @@ class GraphChanges:
                 sidecar = replace(sidecar, observed_version=version, expected_version=version + 1)
             arm(sidecar, self.cluster.objects)
             live = self.cluster.graphs.apply_schema(id, schema.source, actor=self.actor)
-        except (GraphError, StoppedError) as error:
-            self._fail(sidecar, error)
-            return
-        self.moved.append(sidecar)
-        self._record(id, live)
+            self.moved.append(sidecar)
+            self._record(id, live)
 
     def delete(self, gate: Gate, id: str) -> None:
         """Delete a graph whose deletion was approved."""
@@ -130,15 +125,12 @@ class GraphChanges:
         sidecar = self._sidecar(MoveKind.GRAPH_DELETE, id, approval_id=gate.approval.id)
         if not self._may_go(sidecar):
             return
-        try:
+        with self._reporting_failure(sidecar):
             require_valid_approval(gate.approval, self.cluster.objects)
             arm(sidecar, self.cluster.objects)
             self.cluster.graphs.delete(id)
-        except (GraphError, StoppedError) as error:
-            self._fail(sidecar, error)
-            return
-        self.moved.append(sidecar)
-        self.ledger = bury(self.cluster, self.ledger, sidecar, self.approvals)
+            self.moved.append(sidecar)
+            self.ledger = bury(self.cluster, self.ledger, sidecar, self.approvals)
 
     def _record(self, id: str, live: Live) -> None:
         digest = self.desired.schemas[id].digest
@@ -156,25 +148,28 @@ class GraphChanges:
         self.reason_by_stuck[sidecar.graph_id] = code
         return False
 
-    def _fail(self, sidecar: Sidecar, error: GraphError | StoppedError) -> None:
-        id, code = sidecar.graph_id, _FAILED[sidecar.kind]
-        self.has_failed = True
-        self.reason_by_stuck[id] = code
-        reason = str(error)
-        if isinstance(error, StoppedError):
-            # The cause has a separate code.
-            self.findings.add(error.findings)
-        self.findings.error(code, graph_address(id), f"{sidecar.graph_uri}: {reason}")
-        is_create = sidecar.kind is MoveKind.GRAPH_CREATE
-        address = graph_address(id) if is_create else schema_address(id)
-        if sidecar.kind is not MoveKind.GRAPH_DELETE:
-            self.ledger = self.ledger.with_status(
-                address, ResourceStatus(Status.ERROR, (code,), reason)
-            )
-        # Only after a rejection is it certain that nothing was changed.
-        is_refusal = isinstance(error, RequestError | MovedError)
-        if is_refusal and sidecar.kind is MoveKind.SCHEMA_APPLY:
-            retire(self.cluster, (sidecar,), self.findings)
+    @contextmanager
+    def _reporting_failure(self, sidecar: Sidecar) -> Iterator[None]:
+        """A block that changes a graph; after an error, further graphs are left unchanged."""
+        try:
+            yield
+        except (GraphError, StoppedError) as error:
+            id, code, reason = sidecar.graph_id, _FAILED[sidecar.kind], str(error)
+            self.has_failed = True
+            self.reason_by_stuck[id] = code
+            if isinstance(error, StoppedError):
+                # The cause has a separate code.
+                self.findings.add(error.findings)
+            self.findings.error(code, graph_address(id), f"{sidecar.graph_uri}: {reason}")
+            is_create = sidecar.kind is MoveKind.GRAPH_CREATE
+            address = graph_address(id) if is_create else schema_address(id)
+            if sidecar.kind is not MoveKind.GRAPH_DELETE:
+                failed = ResourceStatus(Status.ERROR, (code,), reason)
+                self.ledger = self.ledger.with_status(address, failed)
+            # Only after a rejection is it certain that nothing was changed.
+            is_refusal = isinstance(error, RequestError | MovedError)
+            if is_refusal and sidecar.kind is MoveKind.SCHEMA_APPLY:
+                retire(self.cluster, (sidecar,), self.findings)
 
     def _sidecar(self, kind: MoveKind, id: str, *, approval_id: str | None) -> Sidecar:
         schema = self.desired.schemas.get(id)
