@@ -21,7 +21,6 @@ from omnigraph.cluster.approvals import (
 )
 from omnigraph.cluster.catalog import publish_blob
 from omnigraph.cluster.commands import Session, plan_changes
-from omnigraph.cluster.config import encode_profile
 from omnigraph.cluster.context import Absent, Cluster, ClusterContext, Live
 from omnigraph.cluster.desired import Desired
 from omnigraph.cluster.plan import (
@@ -47,7 +46,6 @@ from omnigraph.cluster.resources import (
 )
 from omnigraph.cluster.state import (
     APPLIED,
-    AppliedResource,
     ClusterState,
     ResourceStatus,
     Status,
@@ -333,20 +331,13 @@ def _write_down(
         if resource is None:
             ledger = ledger.without(change.resource)
         else:
-            profile = resource.embedding_profile
-            applied = AppliedResource(
-                digest=resource.digest,
-                applies_to=resource.applies_to,
-                embedding_provider=resource.embedding_provider,
-                embedding_profile=None if profile is None else encode_profile(profile),
-            )
-            ledger = ledger.having(change.resource, applied, APPLIED)
+            ledger = ledger.having(change.resource, resource.entry, APPLIED)
     blocked = {each.resource: each for each in changes if _is_left(each)}
     for id in desired.config.graphs:
         address = graph_address(id)
         graph = ledger.resources.get(address)
         if graph is not None:
-            provider = desired.resources[address].embedding_provider
+            provider = desired.resources[address].entry.embedding_provider
             if address in blocked:
                 provider = graph.embedding_provider
             ledger = ledger.with_graph_digest(id, provider=provider)

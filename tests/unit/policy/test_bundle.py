@@ -262,7 +262,7 @@ def test_a_bundle_that_is_too_long_is_refused_unread() -> None:
 def test_a_text_that_refers_to_itself_over_and_over_is_refused_at_once() -> None:
     levels = "".join(f"  - &l{at + 1} [*l{at}, *l{at}, *l{at}, *l{at}]\n" for at in range(40))
 
-    with pytest.raises(InvalidValueError, match="more than .* values"):
+    with pytest.raises(InvalidValueError, match=r"more than .* values"):
         _parse(f"extra:\n  - &l0 [x]\n{levels}version: *l40\n")
 
 
