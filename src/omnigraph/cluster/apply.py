@@ -83,7 +83,7 @@ class GraphChanges:
 
     def create(self, id: str) -> None:
         """Create a graph."""
-        schema = self.desired.schemas[id]
+        desired = self.desired.graphs[id]
         sidecar = self._sidecar(MoveKind.GRAPH_CREATE, id, approval_id=None)
         if not self._may_go(sidecar):
             return
@@ -94,26 +94,26 @@ class GraphChanges:
                 raise AlreadyExistsError(kind="graph", name=id, advice=advice)
             arm(sidecar, self.cluster.objects)
             # A crash from here on is recovered by the next sweep.
-            live = self.cluster.graphs.create(id, schema.source)
+            live = self.cluster.graphs.create(id, desired.schema)
             self.moved.append(sidecar)
             self._record(id, live)
 
     def apply_schema(self, id: str) -> None:
         """Apply the desired schema to a graph; an equivalent schema is only recorded."""
-        schema = self.desired.schemas[id]
+        desired = self.desired.graphs[id]
         sidecar = self._sidecar(MoveKind.SCHEMA_APPLY, id, approval_id=None)
         if not self._may_go(sidecar):
             return
         with self._reporting_failure(sidecar):
             before = self.cluster.graphs.observe(id)
             if isinstance(before, Live):
-                if before.meaning == schema.meaning:
+                if before.meaning == desired.schema_hash:
                     self._record(id, before)
                     return
                 version = before.manifest_version
                 sidecar = replace(sidecar, observed_version=version, expected_version=version + 1)
             arm(sidecar, self.cluster.objects)
-            live = self.cluster.graphs.apply_schema(id, schema.source, actor=self.actor)
+            live = self.cluster.graphs.apply_schema(id, desired.schema, actor=self.actor)
             self.moved.append(sidecar)
             self._record(id, live)
 
@@ -131,7 +131,7 @@ class GraphChanges:
             self.ledger = bury(self.cluster, self.ledger, sidecar, self.approvals)
 
     def _record(self, id: str, live: Live) -> None:
-        digest = self.desired.schemas[id].digest
+        digest = self.desired.graphs[id].schema_digest
         self.ledger = with_live(self.ledger, id, live, digest=digest, status=APPLIED)
 
     def _may_go(self, sidecar: Sidecar) -> bool:
@@ -170,7 +170,7 @@ class GraphChanges:
                 retire(self.cluster, (sidecar,), self.findings)
 
     def _sidecar(self, kind: MoveKind, id: str, *, approval_id: str | None) -> Sidecar:
-        schema = self.desired.schemas.get(id)
+        desired = self.desired.graphs.get(id)
         return Sidecar(
             id=self.cluster.context.runtime.new_id(),
             started_at=self.cluster.now(),
@@ -180,8 +180,8 @@ class GraphChanges:
             graph_uri=self.cluster.graphs.uri_of(id),
             observed_version=None,
             expected_version=1 if kind is MoveKind.GRAPH_CREATE else None,
-            desired_digest=None if schema is None else schema.digest,
-            desired_meaning=None if schema is None else schema.meaning,
+            desired_digest=None if desired is None else desired.schema_digest,
+            desired_meaning=None if desired is None else desired.schema_hash,
             cas_base=self.cas,
             approval_id=approval_id,
         )

@@ -21,7 +21,6 @@ from omnigraph.cluster.resources import (
     Findings,
     Kind,
     StoppedError,
-    digest_bytes,
     digest_config,
     digest_graph,
     digest_profile,
@@ -42,7 +41,6 @@ from omnigraph.cluster.sources import (
     read_sources,
 )
 from omnigraph.cluster.state import AppliedResource
-from omnigraph.model.source import Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,22 +65,13 @@ class Dependency:
 
 
 @dataclass(frozen=True, slots=True)
-class DesiredSchema:
-    """The schema of a graph: its text, its digest, and the hash of its compiled form."""
-
-    source: Source
-    digest: str
-    meaning: str
-
-
-@dataclass(frozen=True, slots=True)
 class Desired:
     """The whole desired configuration of a folder, by address, after all checks."""
 
     config: ClusterConfig
     sources: Sources
     resources: Mapping[str, Resource]
-    schemas: Mapping[str, DesiredSchema]
+    graphs: Mapping[str, CheckedGraph]
     dependencies: tuple[Dependency, ...]
     config_digest: str
 
@@ -111,10 +100,7 @@ def read_desired(folder: Path, findings: Findings) -> Desired:
         config=config,
         sources=sources,
         resources=listed,
-        schemas={
-            id: DesiredSchema(each.schema, digests[schema_address(id)], each.schema_hash)
-            for id, each in checked.items()
-        },
+        graphs=checked,
         dependencies=find_dependencies(entries),
         config_digest=digest_config(encode_config(config), digests),
     )
@@ -169,16 +155,15 @@ def _list_resources(
         yield Resource(policy_address(name), file.path, file.content, entry)
     for id, graph in checked.items():
         declared = config.graphs[id]
-        # The digest is of the stored form, without the byte order mark that some editors write.
-        schema = digest_bytes(graph.schema.text.encode())
-        yield Resource(schema_address(id), declared.schema, None, AppliedResource(schema))
+        entry = AppliedResource(graph.schema_digest)
+        yield Resource(schema_address(id), declared.schema, None, entry)
         for name, file in graph.queries.items():
             entry = AppliedResource(file.digest)
             yield Resource(query_address(id, name), file.path, file.content, entry)
         used = declared.embedding_provider
         digest = digest_graph(
             id,
-            schema=schema,
+            schema=graph.schema_digest,
             queries={name: file.digest for name, file in graph.queries.items()},
             provider=None if used is None else (used, digest_by_provider[used]),
         )

@@ -36,7 +36,7 @@ def desiring(**digests: str) -> Desired:
         config=ClusterConfig(None, None, True, {}, graphs, {}),  # noqa: FBT003
         sources=Sources(Path(), SourceFile("cluster.yaml", b""), {}, {}),
         resources=resources,
-        schemas={},
+        graphs={},
         dependencies=find_dependencies(
             {address: each.entry for address, each in resources.items()}
         ),
