@@ -159,11 +159,14 @@ def _error_body(error: GraphError | CommandError | OSError) -> Mapping[str, obje
 _OF_INVOCATION = frozenset({"uri", "is_json"})
 
 
-def command() -> Callable[[Callable[..., object]], Command]:
+def command(
+    *shared: Callable[[click.Command], click.Command],
+) -> Callable[[Callable[..., object]], Command]:
     """Make a function of an `Invocation` a `Command`; the registry defines its name.
 
-    The invocation has the URI and `--json`, so a function that does not declare `uri` and `is_json`
-    does not get them.
+    `shared` are options and arguments that several commands have; they follow those that decorate
+    the function. The invocation has the URI and `--json`, so a function that does not declare `uri`
+    and `is_json` does not get them.
     """
 
     def decorate(function: Callable[..., object]) -> Command:
@@ -176,6 +179,8 @@ def command() -> Callable[[Callable[..., object]], Command]:
             return function(invocation, **given)
 
         made = click.command(cls=Command)(click.pass_obj(run))
+        for add in shared:
+            add(made)
         complete_paths(made.params)
         made.params.extend(global_options())
         return made

@@ -28,12 +28,9 @@ if TYPE_CHECKING:
     from omnigraph.http.responses import TagDeleted, TagList, TagOutput
 
 
-@command()
+@command(IF_COMMIT_OPTION, URI_OPTION, JSON_OPTION)
 @click.argument("name")
 @click.option("--from", "base", default="main", show_default=True, metavar="BASE")
-@IF_COMMIT_OPTION
-@URI_OPTION
-@JSON_OPTION
 def branch_create(invocation: Invocation, *, name: str, base: str, if_commit: str | None) -> None:
     """Start a branch at the head of another; no rows are copied."""
     target = invocation.target(invocation.uri)
@@ -43,9 +40,7 @@ def branch_create(invocation: Invocation, *, name: str, base: str, if_commit: st
     invocation.print_output(output, [f"created branch {name} from {base}"])
 
 
-@command()
-@URI_OPTION
-@JSON_OPTION
+@command(URI_OPTION, JSON_OPTION)
 def branch_list(invocation: Invocation) -> None:
     """List the branches by name."""
     with invocation.open_to_read() as graph:
@@ -53,11 +48,8 @@ def branch_list(invocation: Invocation) -> None:
     invocation.print_output(output, output["branches"])
 
 
-@command()
+@command(IF_COMMIT_OPTION, URI_OPTION, JSON_OPTION)
 @click.argument("name")
-@IF_COMMIT_OPTION
-@URI_OPTION
-@JSON_OPTION
 def branch_delete(invocation: Invocation, *, name: str, if_commit: str | None) -> None:
     """Delete a branch and the commits that only it had."""
     target = invocation.target(invocation.uri)
@@ -68,11 +60,9 @@ def branch_delete(invocation: Invocation, *, name: str, if_commit: str | None) -
     invocation.print_output(output, [f"deleted branch {name}"])
 
 
-@command()
+@command(URI_OPTION, JSON_OPTION)
 @click.argument("name")
 @click.argument("commit", required=False)
-@URI_OPTION
-@JSON_OPTION
 def tag_create(invocation: Invocation, *, name: str, commit: str | None) -> None:
     """Tag COMMIT, or the head of main; it stays readable while the tag exists."""
     with invocation.open_to_write("tag create", invocation.target(invocation.uri)) as graph:
@@ -82,9 +72,7 @@ def tag_create(invocation: Invocation, *, name: str, commit: str | None) -> None
     invocation.print_output(output, [f"created tag {show_name(name)} at {commit_id}"])
 
 
-@command()
-@URI_OPTION
-@JSON_OPTION
+@command(URI_OPTION, JSON_OPTION)
 def tag_list(invocation: Invocation) -> None:
     """List the tags by name, each with its commit."""
     with invocation.open_to_read() as graph:
@@ -95,10 +83,8 @@ def tag_list(invocation: Invocation) -> None:
     invocation.print_output(output, lines)
 
 
-@command()
+@command(URI_OPTION, JSON_OPTION)
 @click.argument("name")
-@URI_OPTION
-@JSON_OPTION
 def tag_delete(invocation: Invocation, *, name: str) -> None:
     """Take a tag away; its commit stays."""
     with invocation.open_to_write("tag delete", invocation.target(invocation.uri)) as graph:
@@ -107,10 +93,7 @@ def tag_delete(invocation: Invocation, *, name: str) -> None:
     invocation.print_output(output, [f"deleted tag {show_name(name)}"])
 
 
-@command()
-@URI_ARGUMENT
-@BRANCH_OPTION
-@JSON_OPTION
+@command(URI_ARGUMENT, BRANCH_OPTION, JSON_OPTION)
 def snapshot(invocation: Invocation, *, branch: str) -> None:
     """Show the types of a branch, each with its version and number of rows."""
     with invocation.open_to_read() as graph:

@@ -223,9 +223,7 @@ _CONFIG_OPTION = click.option(
 )
 
 
-@command()
-@_CONFIG_OPTION
-@JSON_OPTION
+@command(_CONFIG_OPTION, JSON_OPTION)
 def validate(invocation: Invocation, *, folder: Path) -> None:
     """Check the declarations of a folder: schemas, queries, policies and how they fit together."""
     findings = Findings()
@@ -238,9 +236,7 @@ def validate(invocation: Invocation, *, folder: Path) -> None:
     _print_report(invocation, "validate", report, lines)
 
 
-@command()
-@_CONFIG_OPTION
-@JSON_OPTION
+@command(_CONFIG_OPTION, JSON_OPTION)
 def plan(invocation: Invocation, *, folder: Path) -> None:
     """Show what an apply would change, in which steps, and what that affects."""
     report = commands.plan(folder, _make_context(invocation))
@@ -248,9 +244,7 @@ def plan(invocation: Invocation, *, folder: Path) -> None:
     _print_report(invocation, "plan", report, lines)
 
 
-@command()
-@_CONFIG_OPTION
-@JSON_OPTION
+@command(_CONFIG_OPTION, JSON_OPTION)
 def apply(invocation: Invocation, *, folder: Path) -> None:
     """Apply the declarations of a folder to its cluster.
 
@@ -263,10 +257,8 @@ def apply(invocation: Invocation, *, folder: Path) -> None:
     _print_report(invocation, "apply", report, lines)
 
 
-@command()
+@command(_CONFIG_OPTION, JSON_OPTION)
 @click.argument("resource")
-@_CONFIG_OPTION
-@JSON_OPTION
 def approve(invocation: Invocation, *, resource: str, folder: Path) -> None:
     """Approve a pending deletion, such as that of `graph.old`."""
     report = commands.approve(
@@ -275,9 +267,7 @@ def approve(invocation: Invocation, *, resource: str, folder: Path) -> None:
     _print_report(invocation, "approve", report, view_approval(report))
 
 
-@command()
-@_CONFIG_OPTION
-@JSON_OPTION
+@command(_CONFIG_OPTION, JSON_OPTION)
 def status(invocation: Invocation, *, folder: Path) -> None:
     """Show the applied state, the status of each resource, and the lock; changes nothing."""
     report = commands.status(folder, _make_context(invocation))
@@ -285,9 +275,7 @@ def status(invocation: Invocation, *, folder: Path) -> None:
     _print_report(invocation, "status", report, lines)
 
 
-@command()
-@_CONFIG_OPTION
-@JSON_OPTION
+@command(_CONFIG_OPTION, JSON_OPTION)
 def refresh(invocation: Invocation, *, folder: Path) -> None:
     """Check graphs and stored contents again, and record their state."""
     report = commands.refresh(folder, _make_context(invocation), actor=invocation.actor)
@@ -295,9 +283,7 @@ def refresh(invocation: Invocation, *, folder: Path) -> None:
     _print_report(invocation, "refresh", report, lines)
 
 
-@command()
-@_CONFIG_OPTION
-@JSON_OPTION
+@command(_CONFIG_OPTION, JSON_OPTION)
 def import_state(invocation: Invocation, *, folder: Path) -> None:
     """Initialize the state of a cluster, with the graphs that exist already."""
     report = commands.import_cluster(folder, _make_context(invocation), actor=invocation.actor)
@@ -305,10 +291,8 @@ def import_state(invocation: Invocation, *, folder: Path) -> None:
     _print_report(invocation, "import", report, lines)
 
 
-@command()
+@command(_CONFIG_OPTION, JSON_OPTION)
 @click.argument("lock_id")
-@_CONFIG_OPTION
-@JSON_OPTION
 def force_unlock(invocation: Invocation, *, lock_id: str, folder: Path) -> None:
     """Remove the lock with this id; use it only if the holder no longer runs."""
     report = commands.force_unlock(folder, _make_context(invocation), lock_id=lock_id)

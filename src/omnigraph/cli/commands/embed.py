@@ -27,7 +27,7 @@ from omnigraph.embed.files import (
 from omnigraph.embed.providers import find_embedder
 
 
-@command()
+@command(JSON_OPTION)
 @click.option(
     "--seed",
     "manifest_path",
@@ -51,7 +51,6 @@ from omnigraph.embed.providers import find_embedder
     metavar="[TYPE:]FIELD=VALUE",
     help="Only matching rows, whose vectors are computed again. Repeatable.",
 )
-@JSON_OPTION
 def embed(  # noqa: PLR0913  # one per flag
     invocation: Invocation,
     *,

@@ -21,8 +21,7 @@ from omnigraph.http.encode import select_lines
 from omnigraph.model.errors import NotFoundError
 
 
-@command()
-@URI_ARGUMENT
+@command(URI_ARGUMENT)
 @READ_BRANCH_OPTION
 @SNAPSHOT_OPTION
 @click.option("--type", "types", multiple=True, metavar="NAME", help="Only this type. Repeatable.")

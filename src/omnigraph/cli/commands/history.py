@@ -54,8 +54,7 @@ if TYPE_CHECKING:
     from omnigraph.http.responses import CommitChangesOutput
 
 
-@command()
-@URI_ARGUMENT
+@command(URI_ARGUMENT, JSON_OPTION)
 @click.option(
     "--branch",
     "branches",
@@ -72,7 +71,6 @@ if TYPE_CHECKING:
 )
 @click.option("--all", "is_all", is_flag=True, help="Show all commits.")
 @click.option("--svg", "picture", metavar="FILE", help="Write an SVG file; `-` is stdout.")
-@JSON_OPTION
 def log(
     invocation: Invocation,
     *,
@@ -104,8 +102,7 @@ def log(
     invocation.print_output(payload, lines)
 
 
-@command()
-@URI_ARGUMENT
+@command(URI_ARGUMENT, JSON_OPTION)
 @BRANCH_OPTION
 @click.option(
     "--filter",
@@ -116,7 +113,6 @@ def log(
     "actor=omnigraph:recovery lists the commits published by recovery.",
 )
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the newest N.")
-@JSON_OPTION
 def list_all(
     invocation: Invocation, *, branch: str, filters: tuple[str, ...], limit: int | None
 ) -> None:
@@ -136,10 +132,8 @@ def _format_commit(commit: Commit) -> str:
     return f"{commit.id} {place}{actor}{recovery}"
 
 
-@command()
+@command(URI_OPTION, JSON_OPTION)
 @click.argument("id")
-@URI_OPTION
-@JSON_OPTION
 def show(invocation: Invocation, *, id: str) -> None:
     """Show one commit, by its id or by a tag."""
     with invocation.open_to_read() as graph:
@@ -181,8 +175,7 @@ def _parse_timestamp(text: str) -> datetime:
 _PAUSE_S = 1.0
 
 
-@command()
-@URI_ARGUMENT
+@command(URI_ARGUMENT)
 @BRANCH_OPTION
 @click.option(
     "--start",
@@ -244,7 +237,7 @@ _OPS = ("insert", "update", "delete")
 _LINES_PRINTED = 512
 
 
-@command()
+@command(JSON_OPTION)
 @click.argument("old")
 @click.argument("new")
 @URI_OPTION
@@ -257,7 +250,6 @@ _LINES_PRINTED = 512
     help="Only changes of this kind. Repeatable.",
 )
 @click.option("--stat", "is_stat", is_flag=True, help="Print only the counts of each type.")
-@JSON_OPTION
 def diff(  # one per flag
     invocation: Invocation,
     *,

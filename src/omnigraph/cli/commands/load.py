@@ -79,8 +79,7 @@ class LoadOptions(TypedDict, total=False):
     embed: str | None
 
 
-@command()
-@URI_ARGUMENT
+@command(URI_ARGUMENT, EMBED_OPTION, IF_COMMIT_OPTION, KEY_OPTION, JSON_OPTION)
 @_DATA_OPTION
 @click.option(
     "--mode",
@@ -115,10 +114,6 @@ class LoadOptions(TypedDict, total=False):
     help="Whether invalid rows fail the load or are quarantined (on Spark).",
 )
 @click.option("--quarantine", metavar="FOLDER", help="The folder for quarantined rows.")
-@EMBED_OPTION
-@IF_COMMIT_OPTION
-@KEY_OPTION
-@JSON_OPTION
 def load(
     invocation: Invocation,
     *,
@@ -140,14 +135,11 @@ def load(
     invocation.print_output(output, _view(done, uri=target.uri, mode=options["mode"]))
 
 
-@command()
-@URI_ARGUMENT
+@command(URI_ARGUMENT, EMBED_OPTION, JSON_OPTION)
 @_DATA_OPTION
 @click.option("--mode", type=_MODES, default="merge", show_default=True)
 @BRANCH_OPTION
 @click.option("--from", "base", default="main", show_default=True, metavar="BASE")
-@EMBED_OPTION
-@JSON_OPTION
 def ingest(invocation: Invocation, *, paths: Sequence[str], **options: Unpack[LoadOptions]) -> None:
     """Load rows (deprecated: use `omnigraph load`)."""
     print_note("warning: `omnigraph ingest` is deprecated; use `omnigraph load`")

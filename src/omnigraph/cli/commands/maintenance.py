@@ -54,10 +54,7 @@ _REASON_BY_SKIPPED = {
 }
 
 
-@command()
-@URI_ARGUMENT
-@BRANCH_OPTION
-@JSON_OPTION
+@command(URI_ARGUMENT, BRANCH_OPTION, JSON_OPTION)
 def optimize(invocation: Invocation, *, branch: str) -> None:
     """Compact small files of a branch and update its indexes, as one commit.
 
@@ -98,8 +95,7 @@ def _lines_of(report: OptimizeReport, target: Target) -> Iterator[str]:
         yield f"    no index of {each.column} yet: {each.reason}"
 
 
-@command()
-@URI_ARGUMENT
+@command(URI_ARGUMENT, JSON_OPTION)
 @click.option("--keep", type=int, metavar="N", help="Keep the newest N versions of each type.")
 @click.option(
     "--older-than",
@@ -114,7 +110,6 @@ def _lines_of(report: OptimizeReport, target: Target) -> Iterator[str]:
     is_flag=True,
     help="Proceed even if the newest commit is more than a year older than the system clock.",
 )
-@JSON_OPTION
 def cleanup(
     invocation: Invocation,
     *,
@@ -205,8 +200,7 @@ _DONE_BY_ACTION = {
 }
 
 
-@command()
-@URI_ARGUMENT
+@command(URI_ARGUMENT, JSON_OPTION)
 @click.option(
     "--confirm", "is_confirmed", is_flag=True, help="Adopt changes that left the rows unchanged."
 )
@@ -217,7 +211,6 @@ _DONE_BY_ACTION = {
     help="Make the branches of a moved or copied graph refer to its own files; nothing else.",
 )
 @click.option("--force", "is_forced", is_flag=True, help="With --confirm: adopt all changes.")
-@JSON_OPTION
 def repair(
     invocation: Invocation, *, is_confirmed: bool, is_forced: bool, is_relocating: bool
 ) -> None:
@@ -295,10 +288,8 @@ _COLOUR_BY_SEVERITY = {
 }
 
 
-@command()
-@URI_ARGUMENT
+@command(URI_ARGUMENT, JSON_OPTION)
 @click.option("--quick", "is_quick", is_flag=True, help="Do not check rows.")
-@JSON_OPTION
 def doctor(invocation: Invocation, *, is_quick: bool) -> None:
     """Check everything that is stored, and show problems and how to fix them.
 
@@ -366,9 +357,7 @@ def _format_doctor(report: DoctorReport, target: Target, terminal: Terminal) -> 
     yield terminal.paint(summary, colour)
 
 
-@command()
-@URI_ARGUMENT
-@JSON_OPTION
+@command(URI_ARGUMENT, JSON_OPTION)
 def recoveries(invocation: Invocation) -> None:
     """List interrupted writes and how each was recovered, oldest first."""
     with invocation.open_to_read() as graph:
@@ -390,9 +379,7 @@ def _format_recovery(recovery: Recovery) -> str:
     return f"{summary_line}: {moved}" if moved else summary_line
 
 
-@command()
-@URI_ARGUMENT
-@JSON_OPTION
+@command(URI_ARGUMENT, JSON_OPTION)
 def check(invocation: Invocation) -> None:
     """Check that a folder or bucket can store a graph.
 

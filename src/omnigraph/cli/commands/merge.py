@@ -335,7 +335,7 @@ class _Report:
             expand_home(self.decisions_path).write_text(text, encoding="utf-8")
 
 
-@command()
+@command(IF_COMMIT_OPTION, KEY_OPTION, JSON_OPTION)
 @click.argument("source")
 @URI_OPTION
 @click.option("--into", default="main", show_default=True, metavar="BRANCH", help="Where to.")
@@ -359,9 +359,6 @@ class _Report:
     metavar="FILE",
     help="Write a template for decisions to a new file; `-` is stdout.",
 )
-@IF_COMMIT_OPTION
-@KEY_OPTION
-@JSON_OPTION
 def merge(  # noqa: PLR0913  # one per flag
     invocation: Invocation,
     *,
@@ -420,13 +417,8 @@ def merge(  # noqa: PLR0913  # one per flag
         report.show(done, actor=graph.actor)
 
 
-@command()
+@command(URI_OPTION, BRANCH_OPTION, IF_COMMIT_OPTION, KEY_OPTION, JSON_OPTION)
 @click.argument("commit")
-@URI_OPTION
-@BRANCH_OPTION
-@IF_COMMIT_OPTION
-@KEY_OPTION
-@JSON_OPTION
 def revert(
     invocation: Invocation, *, commit: str, branch: str, **conditions: Unpack[WriteConditions]
 ) -> None:
@@ -438,13 +430,10 @@ def revert(
     _replay(invocation, run, verb="revert", commit=commit, branch=branch)
 
 
-@command()
+@command(IF_COMMIT_OPTION, KEY_OPTION, JSON_OPTION)
 @click.argument("commit")
 @URI_OPTION
 @click.option("--onto", default="main", show_default=True, metavar="BRANCH", help="Where to.")
-@IF_COMMIT_OPTION
-@KEY_OPTION
-@JSON_OPTION
 def cherry_pick(
     invocation: Invocation, *, commit: str, onto: str, **conditions: Unpack[WriteConditions]
 ) -> None:

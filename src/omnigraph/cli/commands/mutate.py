@@ -37,17 +37,18 @@ if TYPE_CHECKING:
     from omnigraph.engine.results import MutationResult
 
 
-@command()
+@command(
+    QUERY_OPTION,
+    TEXT_OPTION,
+    PARAMS_OPTION,
+    PARAMS_FILE_OPTION,
+    BRANCH_OPTION,
+    EMBED_OPTION,
+    IF_COMMIT_OPTION,
+    KEY_OPTION,
+    JSON_OPTION,
+)
 @click.argument("name", required=False)
-@QUERY_OPTION
-@TEXT_OPTION
-@PARAMS_OPTION
-@PARAMS_FILE_OPTION
-@BRANCH_OPTION
-@EMBED_OPTION
-@IF_COMMIT_OPTION
-@KEY_OPTION
-@JSON_OPTION
 def mutate(  # noqa: PLR0913  # its flags
     invocation: Invocation,
     *,

@@ -218,9 +218,7 @@ _BUNDLE_OPTION = click.option(
 )
 
 
-@command()
-@_CONFIG_OPTION
-@_BUNDLE_OPTION
+@command(_CONFIG_OPTION, _BUNDLE_OPTION)
 def validate(invocation: Invocation, *, config: str | None, bundle: str | None) -> None:
     """Check that a policy can be read and that its rules are valid."""
     chosen = _open(invocation, config=config, bundle=bundle)

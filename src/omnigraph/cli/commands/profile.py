@@ -46,8 +46,7 @@ class _Listed(TypedDict):
     active: bool
 
 
-@command()
-@JSON_OPTION
+@command(JSON_OPTION)
 def list_profiles(invocation: Invocation) -> None:
     """List the profiles, including unusable ones; `*` marks the active one."""
     config = invocation.config
@@ -61,9 +60,8 @@ def list_profiles(invocation: Invocation) -> None:
         print_note(f"no profiles in {invocation.config_path}")
 
 
-@command()
+@command(JSON_OPTION)
 @click.argument("name", required=False)
-@JSON_OPTION
 def show(invocation: Invocation, name: str | None) -> None:
     """Show what the profile NAME addresses.
 
@@ -138,10 +136,9 @@ def _endpoint_of(scope: Scope | None) -> tuple[str | None, str | None]:
             return uri, None
 
 
-@command()
+@command(JSON_OPTION)
 @click.argument("name")
 @click.option("--token", metavar="TOKEN", help="The token; by default, a line is read from stdin.")
-@JSON_OPTION
 def login(invocation: Invocation, name: str, token: str | None) -> None:
     """Store the token of the server NAME in a file that only you can read.
 
@@ -163,9 +160,8 @@ def login(invocation: Invocation, name: str, token: str | None) -> None:
     invocation.print_output(output, [f"stored the token of {name} in {path}"])
 
 
-@command()
+@command(JSON_OPTION)
 @click.argument("name")
-@JSON_OPTION
 def logout(invocation: Invocation, name: str) -> None:
     """Delete the stored token of the server NAME, if there is one."""
     require_name(name)
@@ -184,9 +180,8 @@ def _read_line(name: str) -> str:
         raise CommandError("the token is not valid text; nothing was stored") from error
 
 
-@command()
+@command(JSON_OPTION)
 @click.option("--uri", metavar="URL", help="The server, instead of --server.")
-@JSON_OPTION
 def list_graphs(invocation: Invocation) -> None:
     """List the graphs that a server serves."""
     served = sorted(list_server_graphs(invocation.server_target()), key=lambda each: each.graph_id)

@@ -134,8 +134,7 @@ def _view_text(label: str, text: str | None) -> Iterator[str]:
         yield f"{' ' * len(heading)}{line}"
 
 
-@command()
-@JSON_OPTION
+@command(JSON_OPTION)
 def list_all(invocation: Invocation) -> None:
     """List the stored queries that a cluster has applied."""
     served = cluster_queries.read_queries(invocation.cluster_scope(), invocation.environment)
@@ -144,8 +143,7 @@ def list_all(invocation: Invocation) -> None:
     invocation.print_output({"queries": listed}, view_queries(listed))
 
 
-@command()
-@JSON_OPTION
+@command(JSON_OPTION)
 def validate(invocation: Invocation) -> None:
     """Check the stored queries of a cluster against the current schemas of its graphs.
 
@@ -242,8 +240,7 @@ def _view(checked: cluster_queries.QueryCheck) -> Iterator[str]:
 _WORD_BY_SEVERITY = {Severity.ERROR: "ERROR", Severity.WARNING: "WARN ", Severity.INFO: "INFO "}
 
 
-@command()
-@URI_ARGUMENT
+@command(URI_ARGUMENT, JSON_OPTION)
 @click.option("--query", "query_path", required=True, metavar="FILE", help="The .gq file.")
 @click.option(
     "--schema",
@@ -251,7 +248,6 @@ _WORD_BY_SEVERITY = {Severity.ERROR: "ERROR", Severity.WARNING: "WARN ", Severit
     metavar="FILE",
     help="The .pg file, instead of the schema of a graph.",
 )
-@JSON_OPTION
 def lint(invocation: Invocation, *, query_path: str, schema_path: str | None) -> None:
     """Check a file of queries against the schema in a file or of a graph.
 
@@ -290,8 +286,7 @@ def _view_report(report: LintReport) -> Iterator[str]:
     )
 
 
-@command()
-@URI_ARGUMENT
+@command(URI_ARGUMENT)
 @click.option(
     "--queries",
     metavar="PATH",

@@ -86,9 +86,7 @@ _SCHEMA_OPTION = click.option(
 )
 
 
-@command()
-@URI_ARGUMENT
-@JSON_OPTION
+@command(URI_ARGUMENT, JSON_OPTION)
 def show(invocation: Invocation) -> None:
     """Print the accepted schema as it was written."""
     with invocation.open_to_read() as graph:
@@ -100,8 +98,7 @@ def show(invocation: Invocation) -> None:
         print_pieces([text.encode(), b"" if text.endswith("\n") else b"\n"])
 
 
-@command()
-@URI_ARGUMENT
+@command(URI_ARGUMENT, JSON_OPTION)
 @_SCHEMA_OPTION
 @click.option(
     "--from", "accepted_path", metavar="FILE", help="Compare with this .pg file instead of a graph."
@@ -111,7 +108,6 @@ def show(invocation: Invocation) -> None:
     is_flag=True,
     help="Plan drops that also delete the data from old versions.",
 )
-@JSON_OPTION
 def plan(
     invocation: Invocation, *, desired_path: str, accepted_path: str | None, allow_data_loss: bool
 ) -> None:
@@ -149,13 +145,9 @@ def plan(
     invocation.print_output(output, lines)
 
 
-@command()
-@URI_ARGUMENT
+@command(URI_ARGUMENT, IF_COMMIT_OPTION, KEY_OPTION, JSON_OPTION)
 @_SCHEMA_OPTION
 @click.option("--allow-data-loss", is_flag=True, help="Also delete dropped data from old versions.")
-@IF_COMMIT_OPTION
-@KEY_OPTION
-@JSON_OPTION
 def apply(
     invocation: Invocation,
     *,
