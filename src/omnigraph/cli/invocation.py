@@ -23,7 +23,7 @@ import omnigraph
 from omnigraph.cli.config import CONFIG_FILE, Format, OperatorConfig, find_home, read_config
 from omnigraph.cli.credentials import CREDENTIALS_FILE, find_token, read_token, servers_at
 from omnigraph.cli.options import Flags
-from omnigraph.cli.output import CommandError, Terminal, print_output, standard_output
+from omnigraph.cli.output import CommandError, Terminal, print_output, show_waiting, standard_output
 from omnigraph.cli.targets import (
     ClusterScope,
     Scope,
@@ -278,6 +278,10 @@ class Invocation:
     ) -> None:
         """Print a payload as JSON if the command line requests it, or else lines of text."""
         print_output(payload, lines, is_json=self.is_json)
+
+    def waiting(self, action: str) -> AbstractContextManager[None]:
+        """A block that shows a message with the elapsed time on a terminal while it takes long."""
+        return show_waiting(action, self.environment)
 
     @property
     def terminal(self) -> Terminal:

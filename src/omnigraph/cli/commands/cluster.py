@@ -25,7 +25,6 @@ from omnigraph.cli.output import (
     Terminal,
     print_note,
     show_count,
-    show_waiting,
 )
 from omnigraph.cluster.config import CONFIG_FILE
 from omnigraph.cluster.desired import read_desired
@@ -232,16 +231,14 @@ def validate(invocation: Invocation, *, folder: Path) -> None:
         desired = read_desired(folder, findings)
     heading = Heading(str(folder), tuple(findings))
     report = ValidateReport(heading, str(folder / CONFIG_FILE), desired)
-    lines = view_validation(report, invocation.terminal)
-    _print_report(invocation, "validate", report, lines)
+    _print_report(invocation, report, view_validation(report, invocation.terminal))
 
 
 @command(_CONFIG_OPTION, JSON_OPTION)
 def plan(invocation: Invocation, *, folder: Path) -> None:
     """Show what an apply would change, in which steps, and what that affects."""
     report = commands.plan(folder, _make_context(invocation))
-    lines = format_plan(report, invocation.terminal)
-    _print_report(invocation, "plan", report, lines)
+    _print_report(invocation, report, format_plan(report, invocation.terminal))
 
 
 @command(_CONFIG_OPTION, JSON_OPTION)
@@ -251,10 +248,9 @@ def apply(invocation: Invocation, *, folder: Path) -> None:
     Creates and migrates graphs, and publishes queries and policies. Changes that delete rows wait
     for an approval with `omnigraph cluster approve`. Safe to run again at any time.
     """
-    with show_waiting("applying", invocation.environment):
+    with invocation.waiting("applying"):
         report = applying.apply(folder, _make_context(invocation), actor=invocation.actor)
-    lines = view_apply(report, invocation.terminal)
-    _print_report(invocation, "apply", report, lines)
+    _print_report(invocation, report, view_apply(report, invocation.terminal))
 
 
 @command(_CONFIG_OPTION, JSON_OPTION)
@@ -264,31 +260,28 @@ def approve(invocation: Invocation, *, resource: str, folder: Path) -> None:
     report = commands.approve(
         folder, _make_context(invocation), resource=resource, actor=invocation.actor
     )
-    _print_report(invocation, "approve", report, view_approval(report))
+    _print_report(invocation, report, view_approval(report))
 
 
 @command(_CONFIG_OPTION, JSON_OPTION)
 def status(invocation: Invocation, *, folder: Path) -> None:
     """Show the applied state, the status of each resource, and the lock; changes nothing."""
     report = commands.status(folder, _make_context(invocation))
-    lines = view_state(report, invocation.terminal)
-    _print_report(invocation, "status", report, lines)
+    _print_report(invocation, report, view_state(report, invocation.terminal))
 
 
 @command(_CONFIG_OPTION, JSON_OPTION)
 def refresh(invocation: Invocation, *, folder: Path) -> None:
     """Check graphs and stored contents again, and record their state."""
     report = commands.refresh(folder, _make_context(invocation), actor=invocation.actor)
-    lines = view_state(report, invocation.terminal)
-    _print_report(invocation, "refresh", report, lines)
+    _print_report(invocation, report, view_state(report, invocation.terminal))
 
 
 @command(_CONFIG_OPTION, JSON_OPTION)
 def import_state(invocation: Invocation, *, folder: Path) -> None:
     """Initialize the state of a cluster, with the graphs that exist already."""
     report = commands.import_cluster(folder, _make_context(invocation), actor=invocation.actor)
-    lines = view_state(report, invocation.terminal)
-    _print_report(invocation, "import", report, lines)
+    _print_report(invocation, report, view_state(report, invocation.terminal))
 
 
 @command(_CONFIG_OPTION, JSON_OPTION)
@@ -296,7 +289,7 @@ def import_state(invocation: Invocation, *, folder: Path) -> None:
 def force_unlock(invocation: Invocation, *, lock_id: str, folder: Path) -> None:
     """Remove the lock with this id; use it only if the holder no longer runs."""
     report = commands.force_unlock(folder, _make_context(invocation), lock_id=lock_id)
-    _print_report(invocation, "force-unlock", report, view_unlock(report))
+    _print_report(invocation, report, view_unlock(report))
 
 
 def _make_context(invocation: Invocation) -> context.ClusterContext:
@@ -304,11 +297,12 @@ def _make_context(invocation: Invocation) -> context.ClusterContext:
     return context.make_context(storage_options=options, durability="full")
 
 
-def _print_report(invocation: Invocation, verb: str, report: Report, lines: Iterable[str]) -> None:
+def _print_report(invocation: Invocation, report: Report, lines: Iterable[str]) -> None:
     """Print a report; exit with 1 if it contains an error."""
     findings = view_findings(report.heading.findings, invocation.terminal)
     invocation.print_output(encode_report(report), chain(lines, findings))
     if not report.heading.is_ok:
         if not invocation.is_json:
+            verb = click.get_current_context().info_name
             print_note(f"Error: `cluster {verb}` failed; see the diagnostics above")
         sys.exit(1)

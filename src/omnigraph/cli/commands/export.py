@@ -14,7 +14,6 @@ from omnigraph.cli.output import (
     print_line,
     print_note,
     print_pieces,
-    show_waiting,
 )
 from omnigraph.cli.targets import ServedTarget
 from omnigraph.http.encode import select_lines
@@ -69,10 +68,7 @@ def export(  # noqa: PLR0913  # its flags
                 "--out needs direct storage access; to export from a server, redirect the output: "
                 "`omnigraph export > rows.jsonl`"
             )
-        with (
-            invocation.open_direct(target, read_only=True) as graph,
-            show_waiting("export", invocation.environment),
-        ):
+        with invocation.open_direct(target, read_only=True) as graph, invocation.waiting("export"):
             report = graph.export_files(
                 out,
                 format=format or "ndjson",

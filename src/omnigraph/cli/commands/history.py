@@ -40,7 +40,6 @@ from omnigraph.cli.output import (
     print_json,
     print_line,
     print_pieces,
-    show_waiting,
 )
 from omnigraph.drawing.history import draw_svg
 from omnigraph.http.encode import commit_changes_output, commit_output, diff_output
@@ -265,7 +264,7 @@ def diff(  # one per flag
     """
     target = invocation.target(invocation.uri)
     with invocation.open(target, read_only=True) as graph:
-        with show_waiting("compare", invocation.environment):
+        with invocation.waiting("compare"):
             found = graph.diff(old, new, types=types or None, ops=ops or None)
             found.stats  # noqa: B018  # computed here, on Spark or by a server
         if invocation.is_json and is_stat:

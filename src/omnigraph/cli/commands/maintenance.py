@@ -28,7 +28,6 @@ from omnigraph.cli.output import (
     CommandError,
     Terminal,
     print_note,
-    show_waiting,
 )
 from omnigraph.cli.targets import StoreTarget, Target
 from omnigraph.engine.maintenance.doctor_report import DoctorReport, Severity
@@ -62,10 +61,7 @@ def optimize(invocation: Invocation, *, branch: str) -> None:
     """
     target = invocation.direct_target()
     invocation.announce("optimize", target)
-    with (
-        invocation.open_direct(target, read_only=False) as graph,
-        show_waiting("optimize", invocation.environment),
-    ):
+    with invocation.open_direct(target, read_only=False) as graph, invocation.waiting("optimize"):
         reports = graph.optimize(branch=branch)
     payload = {"uri": target.uri, "tables": [_encode_table(each) for each in reports]}
     lines = (line for each in reports for line in _lines_of(each, target))
@@ -132,10 +128,7 @@ def cleanup(
     if is_confirmed:
         invocation.confirm("delete old versions", target)
     invocation.announce("cleanup", target)
-    with (
-        invocation.open_direct(target, read_only=False) as graph,
-        show_waiting("clean up", invocation.environment),
-    ):
+    with invocation.open_direct(target, read_only=False) as graph, invocation.waiting("clean up"):
         reports = graph.cleanup(
             keep, older_than, preview=not is_confirmed, trust_clock=trusts_clock
         )
@@ -228,10 +221,7 @@ def repair(
     if is_relocating:
         _relocate(invocation, target)
         return
-    with (
-        invocation.open_direct(target, read_only=False) as graph,
-        show_waiting("repair", invocation.environment),
-    ):
+    with invocation.open_direct(target, read_only=False) as graph, invocation.waiting("repair"):
         graph.refresh()
         reports = graph.repair(confirm=is_confirmed, force=is_forced)
         actions = {each.action for each in reports}
@@ -261,7 +251,7 @@ def repair(
 
 def _relocate(invocation: Invocation, target: StoreTarget) -> None:
     invocation.reached, invocation.is_writing = target, True
-    with show_waiting("relocate", invocation.environment):
+    with invocation.waiting("relocate"):
         reports = omnigraph.relocate(target.uri)
     lines = [
         f"branch '{each.branch}': now refers to this graph, no longer to {each.old_place} "
@@ -296,7 +286,7 @@ def doctor(invocation: Invocation, *, is_quick: bool) -> None:
     Changes nothing. Exits with 1 if something is wrong.
     """
     target = invocation.direct_target()
-    with _open(invocation, target) as graph, show_waiting("examine", invocation.environment):
+    with _open(invocation, target) as graph, invocation.waiting("examine"):
         report = graph.doctor(deep=not is_quick)
     lines = _format_doctor(report, target, invocation.terminal)
     invocation.print_output(_encode_doctor(report, target), lines)
@@ -392,7 +382,7 @@ def check(invocation: Invocation) -> None:
         import_module, ("omnigraph.storage.locations", "omnigraph.storage.check")
     )
     options = make_storage_options(invocation.environment, {})
-    with show_waiting("check the storage", invocation.environment):
+    with invocation.waiting("check the storage"):
         trial: CheckReport = checks.check_storage(
             locations.parse_location(target.uri, storage_options=options),
             id=SystemRuntime().new_id(),

@@ -41,7 +41,6 @@ from omnigraph.cli.output import (
     print_pieces,
     show_name,
     show_value,
-    show_waiting,
     standard_error,
     standard_output,
 )
@@ -403,7 +402,7 @@ def merge(  # noqa: PLR0913  # one per flag
             if_commit=if_commit,
         )
         try:
-            with show_waiting(f"merge {source}", invocation.environment):
+            with invocation.waiting(f"merge {source}"):
                 done = run(
                     dry_run=is_dry_run, idempotency_key=None if is_dry_run else idempotency_key
                 )
@@ -460,7 +459,7 @@ def _replay(
     target = invocation.target(invocation.uri)
     with invocation.open_to_write(verb, target) as graph:
         try:
-            with show_waiting(verb, invocation.environment):
+            with invocation.waiting(verb):
                 done = run(graph)
         except MergeConflictError as error:
             count = len(error.conflicts)

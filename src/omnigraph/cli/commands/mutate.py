@@ -29,7 +29,7 @@ from omnigraph.cli.options import (
     KEY_OPTION,
     WriteConditions,
 )
-from omnigraph.cli.output import show_count, show_waiting
+from omnigraph.cli.output import show_count
 from omnigraph.compiler.query.parser import get_single_query_name
 from omnigraph.http.encode import encode_mutation
 
@@ -76,7 +76,7 @@ def mutate(  # noqa: PLR0913  # its flags
         with invocation.open_served(served, read_only=False) as remote:
             # Imported by name, because the engine is slow to import and help does not need it.
             part = import_module("omnigraph.client.remote")
-            with show_waiting("mutate", invocation.environment):
+            with invocation.waiting("mutate"):
                 done: MutationResult = part.run_mutation(
                     remote,
                     stored,
@@ -88,7 +88,7 @@ def mutate(  # noqa: PLR0913  # its flags
             output = encode_mutation(done, branch=branch, query_name=stored, actor=remote.actor)
     else:
         with invocation.open_to_write("mutate", target) as graph:
-            with attach_path(text, query_path), show_waiting("mutate", invocation.environment):
+            with attach_path(text, query_path), invocation.waiting("mutate"):
                 done = graph.mutate(
                     text, params, name=name, branch=branch, embed=embed, **conditions
                 )

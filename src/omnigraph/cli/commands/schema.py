@@ -29,7 +29,6 @@ from omnigraph.cli.output import (
     print_json,
     print_line,
     print_pieces,
-    show_waiting,
 )
 from omnigraph.cli.targets import StoreTarget
 from omnigraph.http.encode import schema_apply_output
@@ -166,7 +165,7 @@ def apply(
             if invocation.is_json
             else _plan_apply(graph, desired, allow_data_loss=allow_data_loss)
         )
-        with attach_path(desired.text, desired_path), show_waiting("apply", invocation.environment):
+        with attach_path(desired.text, desired_path), invocation.waiting("apply"):
             done = graph.apply_schema(desired.text, allow_data_loss=allow_data_loss, **conditions)
         try:
             version = graph.snapshot(MAIN).commit.manifest_version
