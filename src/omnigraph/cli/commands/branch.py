@@ -21,11 +21,17 @@ from omnigraph.cli.options import (
     URI_OPTION,
 )
 from omnigraph.cli.output import fill, measure, show_name
-from omnigraph.http.encode import branch_created, branch_deleted, snapshot_output
+from omnigraph.http.encode import snapshot_output
 from omnigraph.http.responses import BranchList
 
 if TYPE_CHECKING:
-    from omnigraph.http.responses import TagDeleted, TagList, TagOutput
+    from omnigraph.http.responses import (
+        BranchCreated,
+        BranchDeleted,
+        TagDeleted,
+        TagList,
+        TagOutput,
+    )
 
 
 @command(IF_COMMIT_OPTION, URI_OPTION, JSON_OPTION)
@@ -36,7 +42,8 @@ def branch_create(invocation: Invocation, *, name: str, base: str, if_commit: st
     target = invocation.target(invocation.uri)
     with invocation.open_to_write("branch create", target) as graph:
         graph.create_branch(name, base=base, if_commit=if_commit)
-        output = branch_created(uri=target.uri, base=base, name=name, actor=graph.actor)
+        actor = graph.actor
+    output: BranchCreated = {"uri": target.uri, "from": base, "name": name, "actor_id": actor}
     invocation.print_output(output, [f"created branch {name} from {base}"])
 
 
@@ -56,7 +63,7 @@ def branch_delete(invocation: Invocation, *, name: str, if_commit: str | None) -
     invocation.confirm(f"delete branch '{name}'", target)
     with invocation.open_to_write("branch delete", target) as graph:
         graph.delete_branch(name, if_commit=if_commit)
-        output = branch_deleted(uri=target.uri, name=name, actor=graph.actor)
+        output: BranchDeleted = {"uri": target.uri, "name": name, "actor_id": graph.actor}
     invocation.print_output(output, [f"deleted branch {name}"])
 
 

@@ -10,13 +10,12 @@ from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import READ_BRANCH_OPTION, SNAPSHOT_OPTION, URI_ARGUMENT
 from omnigraph.cli.output import (
     CommandError,
-    join_lines,
     print_line,
     print_note,
     print_pieces,
 )
 from omnigraph.cli.targets import ServedTarget
-from omnigraph.http.encode import select_lines
+from omnigraph.http.encode import join_lines, select_lines
 from omnigraph.model.errors import NotFoundError
 
 
