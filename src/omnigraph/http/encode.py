@@ -309,7 +309,7 @@ def select_lines(type_names: Sequence[str], table_keys: Sequence[str]) -> LineSe
                 subject="table_keys",
                 expected="node:Name or edge:Name",
                 value=key,
-                problem=f"{key!r} is none; say node:Name or edge:Name",
+                problem=f"{key!r} is not a valid table key; use node:Name or edge:Name",
             )
         types.append(name)
         openings.append(f'{_OPENING[kind]}{name}"')

@@ -79,7 +79,7 @@ class ValidationErrors:
             return None
         name = given.strip()
         if not name:
-            self.add(place, "a name is blank; write one, or take the entry out")
+            self.add(place, "a name is blank; add a name, or remove the entry")
             return None
         if not name.isprintable():
             self.add(place, f"the name {name!r} contains unprintable characters")
@@ -284,7 +284,7 @@ def _find_repeated(root: yaml.Node) -> Iterator[RepeatedKey]:
         looked_at += 1
         if looked_at > NODES_MAX:
             # An alias to a node that contains itself would never end.
-            raise YamlTextError(f"it has more than {NODES_MAX} values, or one that holds itself")
+            raise YamlTextError(f"it has more than {NODES_MAX} values, or one that contains itself")
         if isinstance(node, yaml.SequenceNode):
             waiting += [(f"{place}[{at}]", each) for at, each in enumerate(node.value)]
         elif isinstance(node, yaml.MappingNode):

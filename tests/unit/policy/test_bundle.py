@@ -216,14 +216,14 @@ def test_a_rule_about_reads_may_show_parts_of_types() -> None:
 @pytest.mark.parametrize(
     ("types", "message"),
     [
-        ("{}", "name a type, or take the limits out"),
+        ("{}", "name a type, or remove the limits"),
         ("", "types: expected fields"),
-        ("{Person: {}}", "types.Person: say `where`, `hide` or both"),
+        ("{Person: {}}", "types.Person: specify `where`, `hide` or both"),
         ("{Person: }", "types.Person: expected fields"),
         ("{Person: {where: 3}}", "3 is not a valid condition"),
         ("{Person: {where: }}", "None is not a valid condition"),
         ("{Person: {where: ' '}}", "' ' is not a valid condition"),
-        ("{Person: {hide: []}}", "name a property, or take it out"),
+        ("{Person: {hide: []}}", "name a property, or remove `hide`"),
         ("{Person: {hide: salary}}", "expected a list"),
         (
             "{Person: {hide: [a], wehre: 'x = 1'}}",

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 @click.argument("name")
 @click.option("--from", "base", default="main", show_default=True, metavar="BASE")
 def branch_create(invocation: Invocation, *, name: str, base: str, if_commit: str | None) -> None:
-    """Start a branch at the head of another; no rows are copied."""
+    """Create a branch at the head of another; no rows are copied."""
     target = invocation.target(invocation.uri)
     with invocation.open_to_write("branch create", target) as graph:
         graph.create_branch(name, base=base, if_commit=if_commit)
@@ -58,7 +58,7 @@ def branch_list(invocation: Invocation) -> None:
 @command(IF_COMMIT_OPTION, URI_OPTION, JSON_OPTION)
 @click.argument("name")
 def branch_delete(invocation: Invocation, *, name: str, if_commit: str | None) -> None:
-    """Delete a branch and the commits that only it had."""
+    """Delete a branch and the commits that only it contains."""
     target = invocation.target(invocation.uri)
     invocation.confirm(f"delete branch '{name}'", target)
     with invocation.open_to_write("branch delete", target) as graph:
@@ -71,7 +71,7 @@ def branch_delete(invocation: Invocation, *, name: str, if_commit: str | None) -
 @click.argument("name")
 @click.argument("commit", required=False)
 def tag_create(invocation: Invocation, *, name: str, commit: str | None) -> None:
-    """Tag COMMIT, or the head of main; it stays readable while the tag exists."""
+    """Tag COMMIT, or the head of main; it remains readable while the tag exists."""
     with invocation.open_to_write("tag create", invocation.target(invocation.uri)) as graph:
         commit_id = graph.head() if commit is None else graph.commit(commit).id
         graph.tag(name, commit_id)
@@ -93,7 +93,7 @@ def tag_list(invocation: Invocation) -> None:
 @command(URI_OPTION, JSON_OPTION)
 @click.argument("name")
 def tag_delete(invocation: Invocation, *, name: str) -> None:
-    """Take a tag away; its commit stays."""
+    """Delete a tag; its commit remains."""
     with invocation.open_to_write("tag delete", invocation.target(invocation.uri)) as graph:
         graph.delete_tag(name)
     output: TagDeleted = {"name": name}

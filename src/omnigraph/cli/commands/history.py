@@ -213,9 +213,9 @@ def changes(
             options = write_options([("--branch", branch), ("--start", error.resume)])
             again = write_command("changes", *options, target=target)
             raise CommandError(
-                f"what commit {error.commit_id} changed is no longer known: its rows were "
-                f"cleaned up; `omnigraph export` has the rows as they are, and\n\n  {again}\n\n"
-                "goes on behind them"
+                f"the changes of commit {error.commit_id} are no longer available, because its "
+                "rows were cleaned up; export the current rows with `omnigraph export`, then "
+                f"continue with\n\n  {again}"
             ) from error
         except KeyboardInterrupt:
             if not is_following:

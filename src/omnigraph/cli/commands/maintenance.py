@@ -68,7 +68,7 @@ def optimize(invocation: Invocation, *, branch: str) -> None:
     invocation.print_output(payload, lines)
 
 
-def _encode_table(report: OptimizeReport | RepairReport) -> dict[str, object]:
+def _encode_table(report: OptimizeReport | CleanupReport | RepairReport) -> dict[str, object]:
     """The fields of a report; a type is identified by its `table_key`."""
     return {name: value for name, value in asdict(report).items() if name != "type"}
 
@@ -138,15 +138,7 @@ def cleanup(
             "uri": target.uri,
             "keep_versions": keep,
             "older_than_secs": age_s,
-            "tables": [
-                {
-                    "table_key": each.table_key,
-                    "bytes_removed": each.bytes_removed,
-                    "old_versions_removed": each.old_versions_removed,
-                    "error": each.error,
-                }
-                for each in reports
-            ],
+            "tables": [_encode_table(each) for each in reports],
         }
         invocation.print_output(payload, _format_cleanup(reports, verb="deleted"))
     else:
@@ -207,7 +199,7 @@ _DONE_BY_ACTION = {
 def repair(
     invocation: Invocation, *, is_confirmed: bool, is_forced: bool, is_relocating: bool
 ) -> None:
-    """Show which types something outside of OmniGraph wrote to, and adopt it if asked.
+    """Show the types that were written outside OmniGraph; with --confirm, adopt the changes.
 
     Interrupted writes are completed or undone first. Exits with 1 if something is refused. A graph
     that was moved or copied with branches needs --relocate once.
@@ -421,9 +413,9 @@ def _format_storage_check(trial: CheckReport, terminal: Terminal) -> Iterator[st
         yield f"      a graph needs that {each.promise}"
         yield f"      -> {each.advice}"
     if trial.is_passed:
-        yield terminal.paint(f"{trial.uri} can hold a graph", Colour.GREEN)
+        yield terminal.paint(f"{trial.uri} can store a graph", Colour.GREEN)
     elif trial.is_complete:
-        yield terminal.paint(f"{trial.uri} cannot safely hold a graph", Colour.RED)
+        yield terminal.paint(f"{trial.uri} cannot safely store a graph", Colour.RED)
     else:
         yield terminal.paint(
             f"{trial.uri} cannot be used; the other checks were skipped", Colour.RED

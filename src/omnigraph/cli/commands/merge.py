@@ -172,7 +172,7 @@ def _view_versions(conflict: Conflict, terminal: Terminal) -> Iterator[str]:
     if all(version is None for version in versions):
         return
     names = _list_names(versions)
-    absence = "not there" if conflict.base is None else "deleted"
+    absence = "absent" if conflict.base is None else "deleted"
     heads = [
         side if version is not None else f"{side} ({absence})"
         for side, version in zip(_SIDES, versions, strict=True)
@@ -313,10 +313,10 @@ class _Report:
             yield "`choice` is source or target; or give a `row` with all values instead."
             yield f"To generate such a file, add --write-decisions {path}."
         elif self.is_piped:
-            yield f"The output has an entry for each; save it as {path}, say, and set all choices."
+            yield f"The output has an entry for each; save it as {path} and set all choices."
         else:
             yield f"{path} has an entry for each; set the choice of all of them."
-        yield "Then type:"
+        yield "Then run:"
         yield ""
         granularity = None if self.granularity == "row" else self.granularity
         options = write_options(
@@ -337,7 +337,9 @@ class _Report:
 @command(IF_COMMIT_OPTION, KEY_OPTION, JSON_OPTION)
 @click.argument("source")
 @URI_OPTION
-@click.option("--into", default="main", show_default=True, metavar="BRANCH", help="Where to.")
+@click.option(
+    "--into", default="main", show_default=True, metavar="BRANCH", help="The branch to merge into."
+)
 @click.option("--dry-run", "is_dry_run", is_flag=True, help="Only report the outcome.")
 @click.option(
     "--granularity",
@@ -421,7 +423,7 @@ def merge(  # noqa: PLR0913  # one per flag
 def revert(
     invocation: Invocation, *, commit: str, branch: str, **conditions: Unpack[WriteConditions]
 ) -> None:
-    """Undo the changes of COMMIT on a branch, as a new commit; later commits stay."""
+    """Undo the changes of COMMIT on a branch, as a new commit; later commits remain."""
 
     def run(graph: AnyGraph) -> MergeResult:
         return graph.revert(commit, branch=branch, **conditions)
@@ -432,7 +434,9 @@ def revert(
 @command(IF_COMMIT_OPTION, KEY_OPTION, JSON_OPTION)
 @click.argument("commit")
 @URI_OPTION
-@click.option("--onto", default="main", show_default=True, metavar="BRANCH", help="Where to.")
+@click.option(
+    "--onto", default="main", show_default=True, metavar="BRANCH", help="The branch to change."
+)
 def cherry_pick(
     invocation: Invocation, *, commit: str, onto: str, **conditions: Unpack[WriteConditions]
 ) -> None:

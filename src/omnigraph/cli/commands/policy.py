@@ -274,7 +274,7 @@ def test(
 @command()
 @_CONFIG_OPTION
 @_BUNDLE_OPTION
-@click.option("--actor", required=True, metavar="ACTOR", help="Who asks.")
+@click.option("--actor", required=True, metavar="ACTOR", help="The actor of the request.")
 @click.option("--action", required=True, metavar="ACTION", help="The action, such as `change`.")
 @click.option("--branch", metavar="BRANCH", help="The branch that is read or changed.")
 @click.option(

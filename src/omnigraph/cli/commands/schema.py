@@ -154,7 +154,7 @@ def apply(
     allow_data_loss: bool,
     **conditions: Unpack[WriteConditions],
 ) -> None:
-    """Make a schema the graph's as one commit, or change nothing."""
+    """Apply a schema to the graph as one commit, or change nothing."""
     target = invocation.target(invocation.uri)
     desired = read_source(desired_path)
     if isinstance(target, StoreTarget):
