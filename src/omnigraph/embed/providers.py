@@ -151,11 +151,6 @@ class RemoteEmbedder:
         self._get_key()
         return self._profile.model
 
-    @property
-    def connection_count(self) -> int:
-        """The number of connections opened so far."""
-        return 0 if self._client is None else self._client.connection_count
-
     def embed(self, text: str, dimension: int) -> tuple[float, ...]:
         """The vector of a query text, from the cache or the provider."""
         vector = self._cache.find(text, dimension)
