@@ -21,7 +21,7 @@ def test_a_storage_check_prints_a_line_per_probe(tmp_path: Path) -> None:
     *probes, outcome = ended.out.splitlines()
     assert all(line.startswith("OK    ") for line in probes)
     assert any("create-if-absent  no commit and no lock" in line for line in probes)
-    assert outcome == f"{tmp_path} can hold a graph"
+    assert outcome == f"{tmp_path} can store a graph"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -85,7 +85,7 @@ def test_a_bucket_is_reached_by_the_variables_of_the_aws_tools() -> None:
 
         left = server.object_store(bucket, prefix="").list().collect()
     assert (ended.code, ended.err) == (0, "")
-    assert ended.out.splitlines()[-1] == f"s3://{bucket}/g can hold a graph"
+    assert ended.out.splitlines()[-1] == f"s3://{bucket}/g can store a graph"
     assert list(left) == []
 
 

@@ -29,6 +29,7 @@ from omnigraph.errors import (
     RequestError,
 )
 from tests.support.both_graphs import ADD_THING, FIND_THING, NAMES, Both, both_graphs, fresh_branch
+from tests.support.connections import count_connections
 from tests.support.graphs import build_graph
 from tests.support.policed_servers import ALLOWED_TOKEN, READER_TOKEN, policed_server
 from tests.support.servers import serving
@@ -70,11 +71,6 @@ def _resident_bytes() -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def connections_of(graph: RemoteGraph) -> int:
-    """How many connections a client has made so far."""
-    return graph._routes.sender.connection_count  # noqa: SLF001
-
-
 def test_a_long_result_is_held_once(wide: RemoteGraph) -> None:
     pa.default_memory_pool().release_unused()
     before = _resident_bytes()
@@ -90,12 +86,12 @@ def test_a_long_result_is_held_once(wide: RemoteGraph) -> None:
 
 def test_a_long_result_leaves_its_connection_for_the_next_call(wide: RemoteGraph) -> None:
     wide.head()
-    before = connections_of(wide)
 
-    wide.query(MANY)
-    wide.head()
+    with count_connections() as opened:
+        wide.query(MANY)
+        wide.head()
 
-    assert connections_of(wide) == before
+    assert opened == []
 
 
 def test_an_export_is_read_as_a_stream(wide: RemoteGraph) -> None:
@@ -112,7 +108,7 @@ def test_threads_share_a_client(both: Both) -> None:
     graph = omnigraph.connect(both.server.url)
     branch = fresh_branch(graph)
 
-    with ThreadPoolExecutor(8) as threads:
+    with ThreadPoolExecutor(8) as threads, count_connections() as opened:
         added = list(
             threads.map(
                 lambda number: graph.mutate(ADD_THING, {"name": f"t{number}"}, branch=branch),
@@ -128,7 +124,7 @@ def test_threads_share_a_client(both: Both) -> None:
 
     assert len({each.commit_id for each in added}) == 8
     assert [rows[0]["t.name"] for rows in found] == [f"t{number}" for number in range(8)]
-    assert connections_of(graph) <= 8
+    assert len(opened) <= 8
 
 
 def test_a_forked_process_uses_its_own_connections(both: Both) -> None:

@@ -8,7 +8,9 @@ names imports one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import wraps
 from importlib import import_module
+from inspect import signature
 
 import click
 from click.exceptions import NoSuchCommand
@@ -43,12 +45,17 @@ class Command(click.Command):
         flags = flags_of(ctx)
         require_applicable(entry, flags)
         environment: Mapping[str, str] = ctx.find_root().obj
-        invocation = ctx.obj = Invocation(flags=flags, environment=environment)
+        invocation = ctx.obj = Invocation(
+            flags=flags,
+            uri=ctx.params.get("uri"),
+            is_json=ctx.params.get("is_json") is True,
+            environment=environment,
+        )
         try:
             return super().invoke(ctx)
         except (GraphError, CommandError, OSError) as error:
             # Standard error has the same error as text.
-            if ctx.params.get("is_json") is True:
+            if invocation.is_json:
                 print_error(_error_body(error))
             if isinstance(error, GraphError):
                 advice = next_command(
@@ -149,11 +156,31 @@ def _error_body(error: GraphError | CommandError | OSError) -> Mapping[str, obje
             return {"error": explain_failure(error), "code": "unavailable"}
 
 
-def command() -> Callable[[Callable[..., object]], Command]:
-    """Make a function of an `Invocation` a `Command`; the registry defines its name."""
+_OF_INVOCATION = frozenset({"uri", "is_json"})
+
+
+def command(
+    *shared: Callable[[click.Command], click.Command],
+) -> Callable[[Callable[..., object]], Command]:
+    """Make a function of an `Invocation` a `Command`; the registry defines its name.
+
+    `shared` are options and arguments that several commands have; they follow those that decorate
+    the function. The invocation has the URI and `--json`, so a function that does not declare `uri`
+    and `is_json` does not get them.
+    """
 
     def decorate(function: Callable[..., object]) -> Command:
-        made = click.command(cls=Command)(click.pass_obj(function))
+        parameters = signature(function).parameters
+
+        @wraps(function)
+        def run(invocation: Invocation, **given: object) -> object:
+            for name in _OF_INVOCATION - parameters.keys():
+                given.pop(name, None)
+            return function(invocation, **given)
+
+        made = click.command(cls=Command)(click.pass_obj(run))
+        for add in shared:
+            add(made)
         complete_paths(made.params)
         made.params.extend(global_options())
         return made

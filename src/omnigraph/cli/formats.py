@@ -20,7 +20,6 @@ from omnigraph.cli.output import (
     clip,
     escape_control,
     fill,
-    join_lines,
     measure,
     print_pieces,
     split,
@@ -35,6 +34,7 @@ from omnigraph.engine.rows.text_rows import (
     encode_objects,
 )
 from omnigraph.http.arrow import describe_result, encode_in_pieces, list_cells
+from omnigraph.http.encode import join_lines
 from omnigraph.http.responses import Target
 from omnigraph.model.errors import plural
 from omnigraph.storage.row_files import find_result_format, new_file, parse_target

@@ -19,7 +19,7 @@ import click
 from omnigraph.cli.output import CommandError
 from omnigraph.cli.targets import ServedTarget, StoreTarget, Target
 from omnigraph.compiler.parser import decode_source
-from omnigraph.model.errors import CompileError, NotFoundError, UnreadableError
+from omnigraph.model.errors import CompileError, reading
 from omnigraph.model.source import Source
 
 STANDARD_INPUT = "-"
@@ -58,17 +58,6 @@ def expand_home(path: str) -> Path:
     except RuntimeError:
         # There is no user of that name, so it is the name of a file.
         return Path(path)
-
-
-@contextmanager
-def reading(path: str) -> Iterator[None]:
-    """A block whose failures to read a file become errors of the model."""
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise NotFoundError(kind="file", name=path, advice="check the path") from error
-    except OSError as error:
-        raise UnreadableError(path=path, reason=error.strerror or str(error)) from error
 
 
 def _name_of(path: str) -> str:

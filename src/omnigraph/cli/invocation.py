@@ -8,7 +8,7 @@ that is not local require confirmation.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from enum import Enum, auto
@@ -23,13 +23,11 @@ import omnigraph
 from omnigraph.cli.config import CONFIG_FILE, Format, OperatorConfig, find_home, read_config
 from omnigraph.cli.credentials import CREDENTIALS_FILE, find_token, read_token, servers_at
 from omnigraph.cli.options import Flags
-from omnigraph.cli.output import CommandError
+from omnigraph.cli.output import CommandError, Terminal, print_output, show_waiting, standard_output
 from omnigraph.cli.targets import (
     ClusterScope,
     Scope,
     ServedTarget,
-    ServerScope,
-    StoreScope,
     StoreTarget,
     Target,
     is_http,
@@ -117,10 +115,15 @@ def translate_findings() -> Iterator[None]:
 
 
 class Invocation:
-    """The flags, configuration and target of one command."""
+    """The flags, configuration, target and output of one command."""
 
-    def __init__(self, *, flags: Flags, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, *, flags: Flags, uri: str | None, is_json: bool, environment: Mapping[str, str]
+    ) -> None:
         self.flags = flags
+        self.uri = uri
+        """The positional argument or `--uri` of a command that takes one."""
+        self.is_json = is_json
         self.environment = environment
         self.reached: Target | None = None
         """The graph or server that was opened or contacted, for explaining an error."""
@@ -160,21 +163,21 @@ class Invocation:
         """The names in the configuration of the server that was contacted."""
         if not isinstance(self.reached, ServedTarget):
             return []
-        return servers_at(self.reached.url, self.config.url_by_server)
+        return servers_at(self.reached.uri, self.config.url_by_server)
 
     def target(self, uri: str | None) -> Target:
         """The graph of a command on rows; `uri` is its positional argument or `--uri`."""
         match require_data_scope(self._resolve(uri)):
-            case StoreScope(uri=store):
-                return StoreTarget(store)
-            case ServerScope() as scope:
-                return self.served_graph(scope)
+            case StoreTarget() as store:
+                return store
+            case ServedTarget() as server:
+                return self.served_graph(server)
 
-    def direct_target(self, uri: str | None) -> StoreTarget:
+    def direct_target(self) -> StoreTarget:
         """The graph of a command that works on storage."""
-        match require_direct_scope(self._resolve(uri)):
-            case StoreScope(uri=store):
-                return StoreTarget(store)
+        match require_direct_scope(self._resolve(self.uri)):
+            case StoreTarget() as store:
+                return store
             case ClusterScope() as scope:
                 return StoreTarget(find_graph_uri(scope, self.environment))
 
@@ -187,9 +190,9 @@ class Invocation:
         scope = self._resolve(None)
         return scope if isinstance(scope, ClusterScope) else None
 
-    def server_target(self, uri: str | None) -> ServedTarget:
+    def server_target(self) -> ServedTarget:
         """The server of a command that needs a server; no graph is required."""
-        flags = self.flags
+        flags, uri = self.flags, self.uri
         if uri is not None and is_http(uri) and flags.server is None:
             # Here a URL means the same as `--server`.
             flags, uri = replace(flags, server=uri), None
@@ -197,12 +200,21 @@ class Invocation:
         target = self.reached = self._with_token(require_served_scope(scope))
         return target
 
-    def served_graph(self, scope: ServerScope) -> ServedTarget:
+    def served_graph(self, server: ServedTarget) -> ServedTarget:
         """A graph of a server; `CommandError` if none is named and the server lists graphs."""
-        target = self._with_token(scope)
+        target = self._with_token(server)
         if target.graph_id is None:
             _require_no_choice(target)
         return target
+
+    def open_to_read(self) -> AbstractContextManager[AnyGraph]:
+        """Open the graph of a command that only reads."""
+        return self.open(self.target(self.uri), read_only=True)
+
+    def open_to_write(self, verb: str, target: Target) -> AbstractContextManager[AnyGraph]:
+        """Open the graph of a target for writing, and print the target of the write."""
+        self.announce(verb, target)
+        return self.open(target, read_only=False)
 
     def open(self, target: Target, *, read_only: bool) -> AbstractContextManager[AnyGraph]:
         """Open the graph of a target; the end of the block closes it."""
@@ -234,9 +246,7 @@ class Invocation:
         if not self.flags.is_quiet:
             click.echo(f"omnigraph {verb} → {target.uri} ({target.access})", err=True)
 
-    def confirm(
-        self, action: str, target: Target, *, is_json: bool, confirms_locally: bool = False
-    ) -> None:
+    def confirm(self, action: str, target: Target, *, confirms_locally: bool = False) -> None:
         """Return only if the action `action` ("delete branch 'x'") may proceed on the target.
 
         A local graph needs no confirmation, unless `confirms_locally`. Raises `CommandError`
@@ -245,7 +255,7 @@ class Invocation:
         consent = decide_consent(
             is_local=target.is_local and not confirms_locally,
             is_yes=self.flags.is_yes,
-            is_json=is_json,
+            is_json=self.is_json,
             is_terminal=sys.stdin.isatty(),
         )
         match consent:
@@ -263,6 +273,21 @@ class Invocation:
                 if not is_agreed(sys.stdin.readline()):
                     raise CommandError("not confirmed; nothing was done")
 
+    def print_output(
+        self, payload: Mapping[str, object] | list[object], lines: Iterable[str]
+    ) -> None:
+        """Print a payload as JSON if the command line requests it, or else lines of text."""
+        print_output(payload, lines, is_json=self.is_json)
+
+    def waiting(self, action: str) -> AbstractContextManager[None]:
+        """A block that shows a message with the elapsed time on a terminal while it takes long."""
+        return show_waiting(action, self.environment)
+
+    @property
+    def terminal(self) -> Terminal:
+        """The terminal properties of standard output now."""
+        return standard_output(self.environment)
+
     def output_format(
         self, *, is_json: bool, chosen: str | None, of_alias: Format | None
     ) -> Format:
@@ -276,10 +301,9 @@ class Invocation:
     def _resolve(self, uri: str | None) -> Scope | None:
         return resolve_scope(self.flags, uri=uri, config=self.config, environment=self.environment)
 
-    def _with_token(self, scope: ServerScope) -> ServedTarget:
-        target = ServedTarget(base_url=scope.url, graph_id=scope.graph, token=None)
+    def _with_token(self, target: ServedTarget) -> ServedTarget:
         token = find_token(
-            target.url,
+            target.uri,
             url_by_server=self.config.url_by_server,
             environment=self.environment,
             read_stored=lambda server: read_token(self.credentials_path, server),

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TypeAlias
+from typing import TypeAlias, TypedDict
 
 import click
 
@@ -36,6 +36,15 @@ IF_COMMIT_OPTION = click.option(
 KEY_OPTION = click.option(
     "--idempotency-key", metavar="KEY", help="Makes retries of this request idempotent."
 )
+
+
+class WriteConditions(TypedDict):
+    """The values of `--if-commit` and `--idempotency-key`, as arguments of a write."""
+
+    if_commit: str | None
+    idempotency_key: str | None
+
+
 EMBED_OPTION = click.option(
     "--embed",
     type=click.Choice(["now", "later"]),
@@ -137,9 +146,21 @@ class Flags:
     is_yes: bool = False
     is_quiet: bool = False
 
+    @property
+    def values(self) -> dict[str, str | None]:
+        """The flags that take a value, by spelling."""
+        return {
+            "--server": self.server,
+            "--graph": self.graph,
+            "--store": self.store,
+            "--cluster": self.cluster,
+            "--profile": self.profile,
+            "--as": self.actor,
+        }
 
-VALUE_FLAGS = ("--as", "--server", "--graph", "--profile", "--store", "--cluster")
-"""The flags that take a value, which is the next argument unless it follows a `=`."""
+
+VALUE_FLAGS = tuple(Flags().values)
+"""The flags whose value is the next argument unless it follows a `=`."""
 
 
 class GlobalOption(click.Option):

@@ -110,7 +110,6 @@ def _escape(found: re.Match[str]) -> str:
 
 
 _PRINTED = "omnigraph.printed"
-_PIECE_CHARACTERS = 65_536
 
 
 def print_error(body: Mapping[str, object]) -> None:
@@ -152,20 +151,6 @@ def print_pieces(pieces: Iterable[bytes]) -> None:
     for piece in pieces:
         _note_printed()
         click.echo(_show(piece) if is_shown else piece, nl=False)
-
-
-def join_lines(lines: Iterable[str]) -> Iterator[bytes]:
-    """Lines of text in pieces of many lines, because a write for each line would take longer."""
-    held: list[str] = []
-    size = 0
-    for line in lines:
-        held.append(line)
-        size += len(line)
-        if size >= _PIECE_CHARACTERS:
-            yield "\n".join([*held, ""]).encode()
-            held, size = [], 0
-    if held:
-        yield "\n".join([*held, ""]).encode()
 
 
 def print_note(line: str) -> None:

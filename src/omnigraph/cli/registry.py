@@ -41,9 +41,6 @@ _PHRASE = {
     Capability.LOCAL: "local",
 }
 
-_DATA, _SERVED, _DIRECT = Capability.DATA, Capability.SERVED, Capability.DIRECT
-_CONTROL, _LOCAL = Capability.CONTROL, Capability.LOCAL
-
 # The first words of the commands that take `--cluster`, and the commands of a cluster that take
 # `--as`.
 _TAKING_CLUSTER = frozenset(
@@ -63,7 +60,7 @@ class Entry:
     location: str
     capability: Capability
     summary: str
-    is_hidden: bool = False
+    is_hidden: bool
 
     @property
     def path(self) -> tuple[str, ...]:
@@ -73,7 +70,7 @@ class Entry:
     @property
     def takes_server(self) -> bool:
         """Whether `--server` applies."""
-        return self.capability in (_DATA, _SERVED)
+        return self.capability in (Capability.DATA, Capability.SERVED)
 
     @property
     def takes_cluster(self) -> bool:
@@ -81,107 +78,83 @@ class Entry:
         return self.path[0] in _TAKING_CLUSTER
 
 
-ENTRIES = (
-    Entry("query", "query:query", _DATA, "Run a query."),
-    Entry("mutate", "mutate:mutate", _DATA, "Run a mutation."),
-    Entry("load", "load:load", _DATA, "Load rows into a branch."),
-    Entry(
-        "ingest",
-        "load:ingest",
-        _DATA,
-        "Load rows into a branch (deprecated: use `load`).",
-        is_hidden=True,
+_HIDDEN = frozenset({"ingest", "schema get"})
+# For each command its name, its location and its summary.
+_COMMANDS = {
+    Capability.DATA: (
+        ("query", "query:query", "Run a query."),
+        ("mutate", "mutate:mutate", "Run a mutation."),
+        ("load", "load:load", "Load rows into a branch."),
+        ("ingest", "load:ingest", "Load rows into a branch (deprecated: use `load`)."),
+        ("export", "export:export", "Print the rows of a branch."),
+        ("entity", "query:entity", "Show one node or edge."),
+        ("explain", "query:explain", "Show the execution plan of a query."),
+        ("shell", "query:shell", "Query a graph interactively."),
+        ("mcp", "queries:mcp", "Serve stored queries as MCP tools."),
+        ("snapshot", "branch:snapshot", "Show the head commit and types of a branch."),
+        ("branch create", "branch:branch_create", "Create a branch."),
+        ("branch list", "branch:branch_list", "List the branches."),
+        ("branch delete", "branch:branch_delete", "Delete a branch."),
+        ("branch merge", "merge:merge", "Merge a branch into another."),
+        ("merge", "merge:merge", "Merge a branch into another."),
+        ("diff", "history:diff", "Show the differences between two states."),
+        ("changes", "history:changes", "Show the changes of each commit."),
+        ("log", "history:log", "Show the commit graph."),
+        ("commit list", "history:list_all", "List commits."),
+        ("commit show", "history:show", "Show one commit."),
+        ("revert", "merge:revert", "Undo a commit with a new commit."),
+        ("cherry-pick", "merge:cherry_pick", "Apply a commit to another branch."),
+        ("tag create", "branch:tag_create", "Create a tag for a commit."),
+        ("tag list", "branch:tag_list", "List the tags."),
+        ("tag delete", "branch:tag_delete", "Delete a tag."),
+        ("recoveries", "maintenance:recoveries", "List recovered writes and their outcomes."),
+        ("schema show", "schema:show", "Print the schema."),
+        ("schema get", "schema:show", "Print the schema."),
+        ("schema apply", "schema:apply", "Change the schema."),
     ),
-    Entry("export", "export:export", _DATA, "Print the rows of a branch."),
-    Entry("entity", "query:entity", _DATA, "Show one node or edge."),
-    Entry("explain", "query:explain", _DATA, "Show the execution plan of a query."),
-    Entry("shell", "query:shell", _DATA, "Query a graph interactively."),
-    Entry("mcp", "queries:mcp", _DATA, "Serve stored queries as MCP tools."),
-    Entry("snapshot", "branch:snapshot", _DATA, "Show the head commit and types of a branch."),
-    Entry("branch create", "branch:branch_create", _DATA, "Create a branch."),
-    Entry("branch list", "branch:branch_list", _DATA, "List the branches."),
-    Entry("branch delete", "branch:branch_delete", _DATA, "Delete a branch."),
-    Entry("branch merge", "merge:merge", _DATA, "Merge a branch into another."),
-    Entry("merge", "merge:merge", _DATA, "Merge a branch into another."),
-    Entry("diff", "history:diff", _DATA, "Show the differences between two states."),
-    Entry("changes", "history:changes", _DATA, "Show the changes of each commit."),
-    Entry("log", "history:log", _DATA, "Show the commit graph."),
-    Entry("commit list", "history:list_all", _DATA, "List commits."),
-    Entry("commit show", "history:show", _DATA, "Show one commit."),
-    Entry("revert", "merge:revert", _DATA, "Undo a commit with a new commit."),
-    Entry("cherry-pick", "merge:cherry_pick", _DATA, "Apply a commit to another branch."),
-    Entry("tag create", "branch:tag_create", _DATA, "Create a tag for a commit."),
-    Entry("tag list", "branch:tag_list", _DATA, "List the tags."),
-    Entry("tag delete", "branch:tag_delete", _DATA, "Delete a tag."),
-    Entry(
-        "recoveries", "maintenance:recoveries", _DATA, "List recovered writes and their outcomes."
+    Capability.SERVED: (("graphs list", "profile:list_graphs", "List the graphs."),),
+    Capability.DIRECT: (
+        ("init", "schema:init", "Create a graph."),
+        ("schema plan", "schema:plan", "Show what a new schema would change."),
+        ("lint", "queries:lint", "Check a file of queries against a schema."),
+        ("optimize", "maintenance:optimize", "Compact files and build indexes."),
+        ("cleanup", "maintenance:cleanup", "Delete versions that only expired commits use."),
+        ("doctor", "maintenance:doctor", "Check the integrity of the stored data."),
+        ("repair", "maintenance:repair", "Reconcile writes made outside OmniGraph."),
+        ("storage check", "maintenance:check", "Check that a folder or bucket can store a graph."),
     ),
-    Entry("schema show", "schema:show", _DATA, "Print the schema."),
-    Entry("schema get", "schema:show", _DATA, "Print the schema.", is_hidden=True),
-    Entry("schema apply", "schema:apply", _DATA, "Change the schema."),
-    Entry("graphs list", "profile:list_graphs", _SERVED, "List the graphs."),
-    Entry("init", "schema:init", _DIRECT, "Create a graph."),
-    Entry("schema plan", "schema:plan", _DIRECT, "Show what a new schema would change."),
-    Entry("lint", "queries:lint", _DIRECT, "Check a file of queries against a schema."),
-    Entry("optimize", "maintenance:optimize", _DIRECT, "Compact files and build indexes."),
-    Entry(
-        "cleanup", "maintenance:cleanup", _DIRECT, "Delete versions that only expired commits use."
+    Capability.CONTROL: (
+        ("policy validate", "policy:validate", "Check policy files."),
+        ("policy test", "policy:test", "Run the test cases of a policy."),
+        ("policy explain", "policy:explain", "Explain whether an actor may perform an action."),
+        ("queries list", "queries:list_all", "List the stored queries."),
+        ("queries validate", "queries:validate", "Check stored queries against the graphs."),
+        ("queries codegen", "queries:codegen", "Generate typed functions for stored queries."),
+        ("cluster validate", "cluster:validate", "Validate the declarations of a folder."),
+        ("cluster plan", "cluster:plan", "Show what an apply would change."),
+        ("cluster apply", "cluster:apply", "Apply the declarations of a folder to its cluster."),
+        ("cluster approve", "cluster:approve", "Approve a pending deletion."),
+        ("cluster status", "cluster:status", "Show the applied resources and their status."),
+        ("cluster refresh", "cluster:refresh", "Update the state from the stored graphs."),
+        ("cluster import", "cluster:import_state", "Create the state of a cluster."),
+        ("cluster force-unlock", "cluster:force_unlock", "Remove a stale lock."),
     ),
-    Entry("doctor", "maintenance:doctor", _DIRECT, "Check the integrity of the stored data."),
-    Entry("repair", "maintenance:repair", _DIRECT, "Reconcile writes made outside OmniGraph."),
-    Entry(
-        "storage check",
-        "maintenance:check",
-        _DIRECT,
-        "Check that a folder or bucket can store a graph.",
+    Capability.LOCAL: (
+        ("alias", "query:alias", "Run a stored query by its alias."),
+        ("login", "profile:login", "Store the token of a server."),
+        ("logout", "profile:logout", "Remove the token of a server."),
+        ("profile list", "profile:list_profiles", "List the profiles."),
+        ("profile show", "profile:show", "Show the target of a profile or of the defaults."),
+        ("embed", "embed:embed", "Compute vectors for the rows of a file."),
+        ("completion", "profile:completion", "Print the completion script of a shell."),
+        ("version", "profile:version", "Print the version."),
     ),
-    Entry("policy validate", "policy:validate", _CONTROL, "Check policy files."),
-    Entry("policy test", "policy:test", _CONTROL, "Run the test cases of a policy."),
-    Entry(
-        "policy explain",
-        "policy:explain",
-        _CONTROL,
-        "Explain whether an actor may perform an action.",
-    ),
-    Entry("queries list", "queries:list_all", _CONTROL, "List the stored queries."),
-    Entry(
-        "queries validate", "queries:validate", _CONTROL, "Check stored queries against the graphs."
-    ),
-    Entry(
-        "queries codegen",
-        "queries:codegen",
-        _CONTROL,
-        "Generate typed functions for stored queries.",
-    ),
-    Entry(
-        "cluster validate", "cluster:validate", _CONTROL, "Validate the declarations of a folder."
-    ),
-    Entry("cluster plan", "cluster:plan", _CONTROL, "Show what an apply would change."),
-    Entry(
-        "cluster apply",
-        "cluster:apply",
-        _CONTROL,
-        "Apply the declarations of a folder to its cluster.",
-    ),
-    Entry("cluster approve", "cluster:approve", _CONTROL, "Approve a pending deletion."),
-    Entry(
-        "cluster status", "cluster:status", _CONTROL, "Show the applied resources and their status."
-    ),
-    Entry(
-        "cluster refresh", "cluster:refresh", _CONTROL, "Update the state from the stored graphs."
-    ),
-    Entry("cluster import", "cluster:import_state", _CONTROL, "Create the state of a cluster."),
-    Entry("cluster force-unlock", "cluster:force_unlock", _CONTROL, "Remove a stale lock."),
-    Entry("alias", "query:alias", _LOCAL, "Run a stored query by its alias."),
-    Entry("login", "profile:login", _LOCAL, "Store the token of a server."),
-    Entry("logout", "profile:logout", _LOCAL, "Remove the token of a server."),
-    Entry("profile list", "profile:list_profiles", _LOCAL, "List the profiles."),
-    Entry(
-        "profile show", "profile:show", _LOCAL, "Show the target of a profile or of the defaults."
-    ),
-    Entry("embed", "embed:embed", _LOCAL, "Compute vectors for the rows of a file."),
-    Entry("completion", "profile:completion", _LOCAL, "Print the completion script of a shell."),
-    Entry("version", "profile:version", _LOCAL, "Print the version."),
+}
+
+ENTRIES = tuple(
+    Entry(name, location, capability, summary, is_hidden=name in _HIDDEN)
+    for capability, commands in _COMMANDS.items()
+    for name, location, summary in commands
 )
 
 SUMMARY_BY_GROUP = {
@@ -223,14 +196,15 @@ def summary_of(path: tuple[str, ...]) -> str:
 
 def require_applicable(entry: Entry, flags: Flags) -> None:
     """Reject flags that do not apply to the command."""
-    if entry.name == "alias":
-        _require_own_binding(flags)
-    for spelling, value, applies in (
-        ("--server", flags.server, entry.takes_server),
-        ("--cluster", flags.cluster, entry.takes_cluster),
-        ("--graph", flags.graph, entry.takes_server or entry.takes_cluster),
-    ):
-        if value is not None and not applies:
+    given = [spelling for spelling, value in flags.values.items() if value is not None]
+    if entry.name == "alias" and given:
+        raise CommandError(
+            f"{given[0]} does not apply to `alias`: the alias binding owns addressing; "
+            "change it under `aliases:` in the configuration, or use `omnigraph query`"
+        )
+    applicable = applicable_flags(entry)
+    for spelling in ("--server", "--cluster", "--graph"):
+        if spelling in given and spelling not in applicable:
             kind, remedy = _PHRASE[entry.capability], _remedy(entry)
             raise CommandError(
                 f"`{entry.name}` is a {kind} command; {spelling} does not apply to it{remedy}"
@@ -239,14 +213,14 @@ def require_applicable(entry: Entry, flags: Flags) -> None:
 
 def applicable_flags(entry: Entry) -> frozenset[str]:
     """The spellings of the addressing flags that apply to the command."""
-    if entry.capability is _LOCAL:
+    if entry.capability is Capability.LOCAL:
         return frozenset()
     found = {"--profile"}
     if entry.takes_server:
         found |= {"--server", "--graph"}
     if entry.takes_cluster:
         found |= {"--cluster", "--graph"}
-    if entry.capability in (_DATA, _DIRECT):
+    if entry.capability in (Capability.DATA, Capability.DIRECT):
         found |= {"--store", "--as", "--yes", "--quiet"}
     if entry.name in _TAKING_ACTOR:
         found |= {"--as"}
@@ -269,19 +243,3 @@ def _remedy(entry: Entry) -> str:
             return "; use --config <dir>"
         case Capability.LOCAL:
             return ""
-
-
-def _require_own_binding(flags: Flags) -> None:
-    for spelling, value in (
-        ("--server", flags.server),
-        ("--graph", flags.graph),
-        ("--store", flags.store),
-        ("--cluster", flags.cluster),
-        ("--profile", flags.profile),
-        ("--as", flags.actor),
-    ):
-        if value is not None:
-            raise CommandError(
-                f"{spelling} does not apply to `alias`: the alias binding owns addressing; "
-                "change it under `aliases:` in the configuration, or use `omnigraph query`"
-            )

@@ -20,18 +20,49 @@ _GRAPH_URL = re.compile(r"(.+)/graphs/([^/]+)")
 
 
 @dataclass(frozen=True, slots=True)
-class StoreScope:
-    """The storage of one graph."""
+class StoreTarget:
+    """A graph whose storage this process opens itself; `uri` is as given on the command line."""
 
     uri: str
 
+    @property
+    def is_local(self) -> bool:
+        """Whether the storage is a folder on this machine."""
+        return "://" not in self.uri or self.uri.lower().startswith("file://")
+
+    @property
+    def access(self) -> str:
+        """The kind of access, for the announcement of a write."""
+        return "direct, local" if self.is_local else "direct, remote"
+
 
 @dataclass(frozen=True, slots=True)
-class ServerScope:
-    """A server, and one of its graphs if one was named."""
+class ServedTarget:
+    """A graph of a server; without `graph_id`, the server itself is treated as the graph."""
 
-    url: str
-    graph: str | None
+    base_url: str
+    graph_id: str | None
+    token: str | None = field(default=None, repr=False)
+
+    @property
+    def uri(self) -> str:
+        """The URL of the graph."""
+        if self.graph_id is None:
+            return self.base_url
+        return f"{self.base_url}/graphs/{quote(self.graph_id, safe='')}"
+
+    @property
+    def is_local(self) -> bool:
+        """False: destructive actions on a server need confirmation, wherever it runs."""
+        return False
+
+    @property
+    def access(self) -> str:
+        """The kind of access, for the announcement of a write."""
+        return "served"
+
+
+Target: TypeAlias = StoreTarget | ServedTarget
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +73,7 @@ class ClusterScope:
     graph: str | None
 
 
-Scope: TypeAlias = StoreScope | ServerScope | ClusterScope
+Scope: TypeAlias = Target | ClusterScope
 
 
 def resolve_scope(
@@ -66,7 +97,7 @@ def resolve_scope(
     if store is not None:
         if flags.graph is not None:
             raise CommandError(f"'{store}' is already a single graph; remove --graph {flags.graph}")
-        return StoreScope(store)
+        return StoreTarget(store)
     name = active_profile(flags, environment)
     if name is not None:
         return scope_of_profile(name, graph=flags.graph, config=config)
@@ -96,9 +127,7 @@ def scope_of_profile(name: str, *, graph: str | None, config: OperatorConfig) ->
             return _make_store_scope(value, graph if graph is not None else profile.default_graph)
 
 
-def scope_of_defaults(
-    *, graph: str | None, config: OperatorConfig
-) -> StoreScope | ServerScope | None:
+def scope_of_defaults(*, graph: str | None, config: OperatorConfig) -> Target | None:
     """The default address, used if neither the command line nor a profile has one."""
     defaults = config.defaults
     if defaults.server is not None:
@@ -138,19 +167,19 @@ def require_one_binding(name: str, profile: Profile) -> tuple[str, str]:
 
 def make_server_scope(
     server: str, *, graph: str | None, fallback: str | None, config: OperatorConfig
-) -> ServerScope:
+) -> ServedTarget:
     """A server by name or URL; `fallback` is its graph if neither the URL nor `graph` names one."""
     url = find_url(server, config)
     found = _GRAPH_URL.fullmatch(url)
     if found is None:
-        return ServerScope(url, graph if graph is not None else fallback)
+        return ServedTarget(url, graph if graph is not None else fallback)
     named = unquote(found[2])
     if graph is not None and graph != named:
         raise CommandError(
             f"'{url}' is the url of a single graph; remove --graph {graph}, or use the url "
             f"{found[1]}"
         )
-    return ServerScope(found[1], named)
+    return ServedTarget(found[1], named)
 
 
 def find_url(server: str, config: OperatorConfig) -> str:
@@ -180,7 +209,7 @@ def is_http(uri: str) -> bool:
     return uri.lower().startswith(("http://", "https://"))
 
 
-def require_data_scope(scope: Scope | None) -> StoreScope | ServerScope:
+def require_data_scope(scope: Scope | None) -> Target:
     """The scope of a command that works on rows; `CommandError` if there is none."""
     match scope:
         case None:
@@ -194,13 +223,13 @@ def require_data_scope(scope: Scope | None) -> StoreScope | ServerScope:
                 "a cluster is not valid for graph data commands; use --server <name|url> of the "
                 "server that serves it, or --store <uri>"
             )
-        case StoreScope(uri=uri) if is_http(uri):
+        case StoreTarget(uri=uri) if is_http(uri):
             raise CommandError(f"'{uri}' is a server; use --server {uri}")
-        case StoreScope() | ServerScope():
+        case StoreTarget() | ServedTarget():
             return scope
 
 
-def require_direct_scope(scope: Scope | None) -> StoreScope | ClusterScope:
+def require_direct_scope(scope: Scope | None) -> StoreTarget | ClusterScope:
     """The scope of a command that works on storage; `CommandError` if there is none."""
     match scope:
         case None:
@@ -208,25 +237,25 @@ def require_direct_scope(scope: Scope | None) -> StoreScope | ClusterScope:
                 "no graph is specified; name its storage: a folder or s3://bucket/prefix, as an "
                 "argument or by --store; or a cluster that has it, where the command takes one"
             )
-        case ServerScope(url=uri):
+        case ServedTarget(base_url=uri):
             raise CommandError(_direct_refusal(uri))
-        case StoreScope(uri=uri) if is_http(uri):
+        case StoreTarget(uri=uri) if is_http(uri):
             raise CommandError(_direct_refusal(uri))
-        case StoreScope() | ClusterScope():
+        case StoreTarget() | ClusterScope():
             return scope
 
 
-def require_served_scope(scope: Scope | None) -> ServerScope:
+def require_served_scope(scope: Scope | None) -> ServedTarget:
     """The scope of a command that needs a server; `CommandError` if there is none."""
     match scope:
-        case ServerScope():
+        case ServedTarget():
             return scope
         case None:
             raise CommandError(
                 "no server is specified; pass --server <name|url>, or set `defaults.server` in the "
                 "configuration"
             )
-        case StoreScope(uri=uri):
+        case StoreTarget(uri=uri):
             raise CommandError(
                 f"'{uri}' is one graph's storage, but this command needs a remote multi-graph "
                 "server; use --server <name|url>"
@@ -247,18 +276,18 @@ def require_cluster_scope(scope: Scope | None) -> ClusterScope:
             raise CommandError(
                 "no cluster is specified; pass --cluster <dir|uri|name>, or use a profile of one"
             )
-        case StoreScope(uri=uri) | ServerScope(url=uri):
+        case StoreTarget(uri=uri) | ServedTarget(base_url=uri):
             raise CommandError(
                 f"this command needs a cluster, and {uri} is not one; use --cluster <dir|uri|name>"
             )
 
 
-def _make_store_scope(uri: str, graph: str | None) -> StoreScope:
+def _make_store_scope(uri: str, graph: str | None) -> StoreTarget:
     if graph is not None:
         raise CommandError(
             f"graph '{graph}' does not apply to a store scope: '{uri}' is a single graph; remove it"
         )
-    return StoreScope(uri)
+    return StoreTarget(uri)
 
 
 def _direct_refusal(uri: str) -> str:
@@ -272,54 +301,3 @@ def _named_or_none(kind: str, named: Mapping[str, object]) -> str:
     if not named:
         return f"the configuration has no {kind}"
     return f"{kind} of the configuration: {', '.join(sorted(named))}"
-
-
-@dataclass(frozen=True, slots=True)
-class StoreTarget:
-    """A graph whose storage this process opens itself; `uri` is as given on the command line."""
-
-    uri: str
-
-    @property
-    def is_local(self) -> bool:
-        """Whether the storage is a folder on this machine."""
-        return "://" not in self.uri or self.uri.lower().startswith("file://")
-
-    @property
-    def access(self) -> str:
-        """The kind of access, for the announcement of a write."""
-        return "direct, local" if self.is_local else "direct, remote"
-
-
-@dataclass(frozen=True, slots=True)
-class ServedTarget:
-    """A graph of a server; without `graph_id`, the server itself is treated as the graph."""
-
-    base_url: str
-    graph_id: str | None
-    token: str | None = field(repr=False)
-
-    @property
-    def url(self) -> str:
-        """The URL of the graph."""
-        if self.graph_id is None:
-            return self.base_url
-        return f"{self.base_url}/graphs/{quote(self.graph_id, safe='')}"
-
-    @property
-    def uri(self) -> str:
-        """The address that payloads show."""
-        return self.url
-
-    @property
-    def is_local(self) -> bool:
-        """False: destructive actions on a server need confirmation, wherever it runs."""
-        return False
-
-    @property
-    def access(self) -> str:
-        """The kind of access, for the announcement of a write."""
-        return "served"
-
-
-Target: TypeAlias = StoreTarget | ServedTarget

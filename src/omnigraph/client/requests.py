@@ -114,11 +114,6 @@ class RequestSender:
         """The URL of the server."""
         return self._pool.address.url
 
-    @property
-    def connection_count(self) -> int:
-        """The number of connections opened so far."""
-        return self._pool.connection_count
-
     def close(self) -> None:
         """Close the connections; further calls raise `ForbiddenError`."""
         with self._lock:

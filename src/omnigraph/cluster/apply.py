@@ -8,7 +8,8 @@ the remaining graphs are left unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -20,7 +21,6 @@ from omnigraph.cluster.approvals import (
 )
 from omnigraph.cluster.catalog import publish_blob
 from omnigraph.cluster.commands import Session, plan_changes
-from omnigraph.cluster.config import encode_profile
 from omnigraph.cluster.context import Absent, Cluster, ClusterContext, Live
 from omnigraph.cluster.desired import Desired
 from omnigraph.cluster.plan import (
@@ -46,7 +46,6 @@ from omnigraph.cluster.resources import (
 )
 from omnigraph.cluster.state import (
     APPLIED,
-    AppliedResource,
     ClusterState,
     ResourceStatus,
     Status,
@@ -84,45 +83,39 @@ class GraphChanges:
 
     def create(self, id: str) -> None:
         """Create a graph."""
-        schema = self.desired.schemas[id]
+        desired = self.desired.graphs[id]
         sidecar = self._sidecar(MoveKind.GRAPH_CREATE, id, approval_id=None)
         if not self._may_go(sidecar):
             return
-        try:
+        with self._reporting_failure(sidecar):
             if not isinstance(self.cluster.graphs.observe(id), Absent):
                 # The owner of the existing data is not known.
                 advice = "`omnigraph cluster refresh` adds an existing graph to the state"
                 raise AlreadyExistsError(kind="graph", name=id, advice=advice)
             arm(sidecar, self.cluster.objects)
             # A crash from here on is recovered by the next sweep.
-            live = self.cluster.graphs.create(id, schema.source)
-        except (GraphError, StoppedError) as error:
-            self._fail(sidecar, error)
-            return
-        self.moved.append(sidecar)
-        self._record(id, live)
+            live = self.cluster.graphs.create(id, desired.schema)
+            self.moved.append(sidecar)
+            self._record(id, live)
 
     def apply_schema(self, id: str) -> None:
         """Apply the desired schema to a graph; an equivalent schema is only recorded."""
-        schema = self.desired.schemas[id]
+        desired = self.desired.graphs[id]
         sidecar = self._sidecar(MoveKind.SCHEMA_APPLY, id, approval_id=None)
         if not self._may_go(sidecar):
             return
-        try:
+        with self._reporting_failure(sidecar):
             before = self.cluster.graphs.observe(id)
             if isinstance(before, Live):
-                if before.meaning == schema.meaning:
+                if before.meaning == desired.schema_hash:
                     self._record(id, before)
                     return
                 version = before.manifest_version
                 sidecar = replace(sidecar, observed_version=version, expected_version=version + 1)
             arm(sidecar, self.cluster.objects)
-            live = self.cluster.graphs.apply_schema(id, schema.source, actor=self.actor)
-        except (GraphError, StoppedError) as error:
-            self._fail(sidecar, error)
-            return
-        self.moved.append(sidecar)
-        self._record(id, live)
+            live = self.cluster.graphs.apply_schema(id, desired.schema, actor=self.actor)
+            self.moved.append(sidecar)
+            self._record(id, live)
 
     def delete(self, gate: Gate, id: str) -> None:
         """Delete a graph whose deletion was approved."""
@@ -130,18 +123,15 @@ class GraphChanges:
         sidecar = self._sidecar(MoveKind.GRAPH_DELETE, id, approval_id=gate.approval.id)
         if not self._may_go(sidecar):
             return
-        try:
+        with self._reporting_failure(sidecar):
             require_valid_approval(gate.approval, self.cluster.objects)
             arm(sidecar, self.cluster.objects)
             self.cluster.graphs.delete(id)
-        except (GraphError, StoppedError) as error:
-            self._fail(sidecar, error)
-            return
-        self.moved.append(sidecar)
-        self.ledger = bury(self.cluster, self.ledger, sidecar, self.approvals)
+            self.moved.append(sidecar)
+            self.ledger = bury(self.cluster, self.ledger, sidecar, self.approvals)
 
     def _record(self, id: str, live: Live) -> None:
-        digest = self.desired.schemas[id].digest
+        digest = self.desired.graphs[id].schema_digest
         self.ledger = with_live(self.ledger, id, live, digest=digest, status=APPLIED)
 
     def _may_go(self, sidecar: Sidecar) -> bool:
@@ -156,28 +146,31 @@ class GraphChanges:
         self.reason_by_stuck[sidecar.graph_id] = code
         return False
 
-    def _fail(self, sidecar: Sidecar, error: GraphError | StoppedError) -> None:
-        id, code = sidecar.graph_id, _FAILED[sidecar.kind]
-        self.has_failed = True
-        self.reason_by_stuck[id] = code
-        reason = str(error)
-        if isinstance(error, StoppedError):
-            # The cause has a separate code.
-            self.findings.add(error.findings)
-        self.findings.error(code, graph_address(id), f"{sidecar.graph_uri}: {reason}")
-        is_create = sidecar.kind is MoveKind.GRAPH_CREATE
-        address = graph_address(id) if is_create else schema_address(id)
-        if sidecar.kind is not MoveKind.GRAPH_DELETE:
-            self.ledger = self.ledger.with_status(
-                address, ResourceStatus(Status.ERROR, (code,), reason)
-            )
-        # Only after a rejection is it certain that nothing was changed.
-        is_refusal = isinstance(error, RequestError | MovedError)
-        if is_refusal and sidecar.kind is MoveKind.SCHEMA_APPLY:
-            retire(self.cluster, (sidecar,), self.findings)
+    @contextmanager
+    def _reporting_failure(self, sidecar: Sidecar) -> Iterator[None]:
+        """A block that changes a graph; after an error, further graphs are left unchanged."""
+        try:
+            yield
+        except (GraphError, StoppedError) as error:
+            id, code, reason = sidecar.graph_id, _FAILED[sidecar.kind], str(error)
+            self.has_failed = True
+            self.reason_by_stuck[id] = code
+            if isinstance(error, StoppedError):
+                # The cause has a separate code.
+                self.findings.add(error.findings)
+            self.findings.error(code, graph_address(id), f"{sidecar.graph_uri}: {reason}")
+            is_create = sidecar.kind is MoveKind.GRAPH_CREATE
+            address = graph_address(id) if is_create else schema_address(id)
+            if sidecar.kind is not MoveKind.GRAPH_DELETE:
+                failed = ResourceStatus(Status.ERROR, (code,), reason)
+                self.ledger = self.ledger.with_status(address, failed)
+            # Only after a rejection is it certain that nothing was changed.
+            is_refusal = isinstance(error, RequestError | MovedError)
+            if is_refusal and sidecar.kind is MoveKind.SCHEMA_APPLY:
+                retire(self.cluster, (sidecar,), self.findings)
 
     def _sidecar(self, kind: MoveKind, id: str, *, approval_id: str | None) -> Sidecar:
-        schema = self.desired.schemas.get(id)
+        desired = self.desired.graphs.get(id)
         return Sidecar(
             id=self.cluster.context.runtime.new_id(),
             started_at=self.cluster.now(),
@@ -187,8 +180,8 @@ class GraphChanges:
             graph_uri=self.cluster.graphs.uri_of(id),
             observed_version=None,
             expected_version=1 if kind is MoveKind.GRAPH_CREATE else None,
-            desired_digest=None if schema is None else schema.digest,
-            desired_meaning=None if schema is None else schema.meaning,
+            desired_digest=None if desired is None else desired.schema_digest,
+            desired_meaning=None if desired is None else desired.schema_hash,
             cas_base=self.cas,
             approval_id=approval_id,
         )
@@ -338,20 +331,13 @@ def _write_down(
         if resource is None:
             ledger = ledger.without(change.resource)
         else:
-            profile = resource.embedding_profile
-            applied = AppliedResource(
-                digest=resource.digest,
-                applies_to=resource.applies_to,
-                embedding_provider=resource.embedding_provider,
-                embedding_profile=None if profile is None else encode_profile(profile),
-            )
-            ledger = ledger.having(change.resource, applied, APPLIED)
+            ledger = ledger.having(change.resource, resource.entry, APPLIED)
     blocked = {each.resource: each for each in changes if _is_left(each)}
     for id in desired.config.graphs:
         address = graph_address(id)
         graph = ledger.resources.get(address)
         if graph is not None:
-            provider = desired.resources[address].embedding_provider
+            provider = desired.resources[address].entry.embedding_provider
             if address in blocked:
                 provider = graph.embedding_provider
             ledger = ledger.with_graph_digest(id, provider=provider)

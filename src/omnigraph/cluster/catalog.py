@@ -94,7 +94,6 @@ class AppliedQuery:
     """A stored query: the text that contains it, with a verified digest."""
 
     name: str
-    digest: str
     content: bytes
 
 

@@ -135,15 +135,15 @@ def preview_migrations(
 ) -> dict[str, Migration]:
     """The migration steps of each graph whose schema changes."""
     found: dict[str, Migration] = {}
-    for id, schema in desired.schemas.items():
+    for id, graph in desired.graphs.items():
         applied = ledger.find_digest(schema_address(id))
-        if applied is None or applied == schema.digest:
+        if applied is None or applied == graph.schema_digest:
             continue
         try:
             observed = graphs.observe(id)
             if isinstance(observed, Live):
-                blockers = graphs.find_blockers(id, schema.source)
-                found[id] = plan_steps(observed.schema, schema.source, blockers=blockers)
+                blockers = graphs.find_blockers(id, graph.schema)
+                found[id] = plan_steps(observed.schema, graph.schema, blockers=blockers)
                 continue
             reason = "the graph does not exist or cannot be opened"
         except GraphError as error:

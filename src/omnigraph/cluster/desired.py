@@ -1,18 +1,17 @@
 """The desired configuration: every resource with its digest, and the dependencies between them.
 
-It is read from a folder once per command. The applied state is not known here.
+It is read from a folder once per command. What was applied is not known here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from omnigraph.cluster.config import (
     CONFIG_FILE,
     ClusterConfig,
-    EmbeddingProfile,
     encode_config,
     encode_profile,
     parse_config,
@@ -22,7 +21,6 @@ from omnigraph.cluster.resources import (
     Findings,
     Kind,
     StoppedError,
-    digest_bytes,
     digest_config,
     digest_graph,
     digest_profile,
@@ -42,24 +40,20 @@ from omnigraph.cluster.sources import (
     read_config_file,
     read_sources,
 )
-from omnigraph.model.source import Source
+from omnigraph.cluster.state import AppliedResource
 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One desired resource; `path` is its file and `content` is what is published of it.
+    """One desired resource; `entry` is what the state records of it once it is applied.
 
-    The kind determines which of the last fields are set.
+    `path` is its file, and `content` is what is published of it.
     """
 
     address: str
-    kind: Kind
-    digest: str
     path: str | None
     content: bytes | None
-    applies_to: tuple[str, ...] | None
-    embedding_provider: str | None
-    embedding_profile: EmbeddingProfile | None
+    entry: AppliedResource
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,29 +65,20 @@ class Dependency:
 
 
 @dataclass(frozen=True, slots=True)
-class DesiredSchema:
-    """The schema of a graph: its text, its digest, and the hash of its compiled form."""
-
-    source: Source
-    digest: str
-    meaning: str
-
-
-@dataclass(frozen=True, slots=True)
 class Desired:
     """The whole desired configuration of a folder, by address, after all checks."""
 
     config: ClusterConfig
     sources: Sources
     resources: Mapping[str, Resource]
-    schemas: Mapping[str, DesiredSchema]
+    graphs: Mapping[str, CheckedGraph]
     dependencies: tuple[Dependency, ...]
     config_digest: str
 
     @property
     def digests(self) -> dict[str, str]:
         """The digest of each resource."""
-        return {address: each.digest for address, each in self.resources.items()}
+        return {address: each.entry.digest for address, each in self.resources.items()}
 
 
 def read_config(folder: Path, findings: Findings) -> ClusterConfig:
@@ -109,29 +94,22 @@ def read_desired(folder: Path, findings: Findings) -> Desired:
     findings.require_no_errors()
     resources = {each.address: each for each in _list_resources(config, sources, checked)}
     listed = dict(sorted(resources.items()))
-    digests = {address: each.digest for address, each in listed.items()}
+    entries = {address: each.entry for address, each in listed.items()}
+    digests = {address: each.digest for address, each in entries.items()}
     return Desired(
         config=config,
         sources=sources,
         resources=listed,
-        schemas={
-            id: DesiredSchema(each.schema, digests[schema_address(id)], each.schema_hash)
-            for id, each in checked.items()
-        },
-        dependencies=find_dependencies(
-            {address: each.applies_to for address, each in listed.items()},
-            {address: each.embedding_provider for address, each in listed.items()},
-        ),
+        graphs=checked,
+        dependencies=find_dependencies(entries),
         config_digest=digest_config(encode_config(config), digests),
     )
 
 
-def find_dependencies(
-    bindings: Mapping[str, tuple[str, ...] | None], providers: Mapping[str, str | None]
-) -> tuple[Dependency, ...]:
-    """The dependencies between the resources in `bindings`."""
+def find_dependencies(resources: Mapping[str, AppliedResource]) -> tuple[Dependency, ...]:
+    """The dependencies between some resources."""
     found: list[Dependency] = []
-    for address, applies_to in bindings.items():
+    for address, resource in resources.items():
         id = graph_id_of(address) or ""
         match kind_of(address):
             case Kind.SCHEMA:
@@ -140,16 +118,15 @@ def find_dependencies(
                 found.append(Dependency(address, graph_address(id)))
                 found.append(Dependency(address, schema_address(id)))
             case Kind.POLICY:
-                found += [Dependency(address, each) for each in applies_to or () if each != CLUSTER]
+                scopes = resource.applies_to or ()
+                found += [Dependency(address, each) for each in scopes if each != CLUSTER]
             case Kind.GRAPH | Kind.PROVIDER:
                 pass
-        provider = providers.get(address)
-        if provider is not None:
-            found.append(Dependency(address, provider))
-    known = frozenset(bindings)
+        if resource.embedding_provider is not None:
+            found.append(Dependency(address, resource.embedding_provider))
     return tuple(
         sorted(
-            (each for each in found if each.needed in known),
+            (each for each in found if each.needed in resources),
             key=lambda each: (each.dependent, each.needed),
         )
     )
@@ -168,47 +145,27 @@ def _list_resources(
 ) -> Iterator[Resource]:
     digest_by_provider: dict[str, str] = {}
     for name, profile in config.providers.items():
-        address, digest = provider_address(name), digest_profile(encode_profile(profile))
-        digest_by_provider[address] = digest
-        provider = _make_resource(address, digest, path=CONFIG_FILE, content=None)
-        yield replace(provider, embedding_profile=profile)
+        address, encoded = provider_address(name), encode_profile(profile)
+        digest_by_provider[address] = digest = digest_profile(encoded)
+        entry = AppliedResource(digest, embedding_profile=encoded)
+        yield Resource(address, CONFIG_FILE, None, entry)
     for name, policy in config.policies.items():
-        yield replace(
-            _make_of_file(policy_address(name), sources.policies[name]),
-            applies_to=policy.applies_to,
-        )
+        file = sources.policies[name]
+        entry = AppliedResource(file.digest, applies_to=policy.applies_to)
+        yield Resource(policy_address(name), file.path, file.content, entry)
     for id, graph in checked.items():
         declared = config.graphs[id]
-        # The digest is of the stored form, without the byte order mark that some editors write.
-        schema = digest_bytes(graph.schema.text.encode())
-        yield _make_resource(schema_address(id), schema, path=declared.schema, content=None)
+        entry = AppliedResource(graph.schema_digest)
+        yield Resource(schema_address(id), declared.schema, None, entry)
         for name, file in graph.queries.items():
-            yield _make_of_file(query_address(id, name), file)
+            entry = AppliedResource(file.digest)
+            yield Resource(query_address(id, name), file.path, file.content, entry)
         used = declared.embedding_provider
         digest = digest_graph(
             id,
-            schema=schema,
+            schema=graph.schema_digest,
             queries={name: file.digest for name, file in graph.queries.items()},
             provider=None if used is None else (used, digest_by_provider[used]),
         )
-        made = _make_resource(graph_address(id), digest, path=None, content=None)
-        yield replace(made, embedding_provider=used)
-
-
-def _make_of_file(address: str, file: SourceFile) -> Resource:
-    return _make_resource(address, file.digest, path=file.path, content=file.content)
-
-
-def _make_resource(
-    address: str, digest: str, *, path: str | None, content: bytes | None
-) -> Resource:
-    return Resource(
-        address=address,
-        kind=kind_of(address),
-        digest=digest,
-        path=path,
-        content=content,
-        applies_to=None,
-        embedding_provider=None,
-        embedding_profile=None,
-    )
+        entry = AppliedResource(digest, embedding_provider=used)
+        yield Resource(graph_address(id), None, None, entry)

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from omnigraph.cluster.approvals import Approval
-from omnigraph.cluster.config import encode_profile
 from omnigraph.cluster.desired import Desired, Resource, find_dependencies
 from omnigraph.cluster.resources import Kind, graph_address, graph_id_of, kind_of, name_of
 from omnigraph.cluster.state import AppliedResource, ClusterState
@@ -174,7 +173,7 @@ def _needs_stuck(
         )
     if kind_of(change.resource) is not Kind.POLICY:
         return False
-    guarding = set(() if wanted is None else wanted.applies_to or ())
+    guarding = set(() if wanted is None else wanted.entry.applies_to or ())
     guarded = set(() if applied is None else applied.applies_to or ())
     awaited = {address for address, is_going in is_going_by_stuck.items() if not is_going}
     return bool(guarding & awaited or (guarded - guarding) & set(is_going_by_stuck))
@@ -189,18 +188,18 @@ def _compare(
     elif applied is None:
         operation = Operation.CREATE
     else:
-        metadata = _compare_metadata(desired, applied)
+        metadata = _compare_metadata(kind_of(address), desired.entry, applied)
         is_rebound = (
             metadata is MetadataChange.POLICY_BINDINGS
-            or desired.embedding_provider != applied.embedding_provider
+            or desired.entry.embedding_provider != applied.embedding_provider
         )
-        if desired.digest == applied.digest and metadata is None and not is_rebound:
+        if desired.entry.digest == applied.digest and metadata is None and not is_rebound:
             return None
     return Change(
         resource=address,
         operation=operation,
         before_digest=None if applied is None else applied.digest,
-        after_digest=None if desired is None else desired.digest,
+        after_digest=None if desired is None else desired.entry.digest,
         disposition=Disposition.APPLIED,
         reason=None,
         is_binding_change=is_rebound,
@@ -209,11 +208,12 @@ def _compare(
     )
 
 
-def _compare_metadata(desired: Resource, applied: AppliedResource) -> MetadataChange | None:
-    if desired.kind is Kind.POLICY and desired.applies_to != applied.applies_to:
+def _compare_metadata(
+    kind: Kind, desired: AppliedResource, applied: AppliedResource
+) -> MetadataChange | None:
+    if kind is Kind.POLICY and desired.applies_to != applied.applies_to:
         return MetadataChange.POLICY_BINDINGS
-    profile = desired.embedding_profile
-    if profile is not None and encode_profile(profile) != applied.embedding_profile:
+    if kind is Kind.PROVIDER and desired.embedding_profile != applied.embedding_profile:
         return MetadataChange.EMBEDDING_PROFILE
     return None
 
@@ -273,11 +273,7 @@ def _find_reaches(
 ) -> tuple[Reach, ...]:
     """The resources that depend on the changed ones, directly or indirectly."""
     needed_by: dict[str, set[str]] = {}
-    applied = find_dependencies(
-        {address: each.applies_to for address, each in ledger.resources.items()},
-        {address: each.embedding_provider for address, each in ledger.resources.items()},
-    )
-    for each in (*desired.dependencies, *applied):
+    for each in (*desired.dependencies, *find_dependencies(ledger.resources)):
         needed_by.setdefault(each.needed, set()).add(each.dependent)
     found = []
     for change in changes:

@@ -315,7 +315,7 @@ def with_live(
         "manifest_version": live.manifest_version,
     }
     return (
-        ledger.having(schema, AppliedResource(digest, None, None, None), status)
+        ledger.having(schema, AppliedResource(digest), status)
         .with_graph_digest(id, provider=None if applied is None else applied.embedding_provider)
         .with_status(address, status)
         .observing(address, observation)

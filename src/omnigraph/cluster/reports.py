@@ -13,7 +13,7 @@ from omnigraph.cluster.approvals import Approval
 from omnigraph.cluster.desired import Desired
 from omnigraph.cluster.lock import Lock
 from omnigraph.cluster.plan import Change, Plan
-from omnigraph.cluster.resources import Finding
+from omnigraph.cluster.resources import Finding, kind_of
 from omnigraph.cluster.state import ClusterState, encode_statuses
 from omnigraph.model.source import Severity
 
@@ -145,8 +145,8 @@ def _encode_body(report: Report) -> dict[str, object]:
                     _without_none(
                         {
                             "address": each.address,
-                            "kind": str(each.kind),
-                            "digest": each.digest,
+                            "kind": str(kind_of(each.address)),
+                            "digest": each.entry.digest,
                             "path": each.path,
                         }
                     )

@@ -26,7 +26,6 @@ from omnigraph.cluster.resources import (
     graph_id_of,
     kind_of,
     name_of,
-    schema_address,
     stopped,
 )
 from omnigraph.cluster.state import STATE_PATH, ClusterState, Status, StoredState, find_ledger
@@ -38,7 +37,6 @@ class AppliedGraph:
 
     id: str
     uri: str
-    schema_digest: str
     queries: tuple[AppliedQuery, ...]
     policy: AppliedPolicy | None
     embedding: EmbeddingProfile | None
@@ -128,7 +126,6 @@ def _read(
             AppliedGraph(
                 id=id,
                 uri=cluster.graphs.uri_of(id),
-                schema_digest=ledger.find_digest(schema_address(id)) or "",
                 queries=tuple(queries.get(id, ())),
                 policy=policies.get(graph_address(id)),
                 embedding=_find_profile(ledger, id, findings),
@@ -151,8 +148,7 @@ def _read_queries(
         if kind_of(address) is Kind.QUERY and id in healthy:
             content = read_blob(cluster, address, resource.digest, findings)
             if content is not None and id is not None:
-                query = AppliedQuery(name_of(address), resource.digest, content)
-                found.setdefault(id, []).append(query)
+                found.setdefault(id, []).append(AppliedQuery(name_of(address), content))
     return found
 
 

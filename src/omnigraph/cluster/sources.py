@@ -222,6 +222,11 @@ class CheckedGraph:
     catalog: Catalog
     queries: Mapping[str, SourceFile]
 
+    @property
+    def schema_digest(self) -> str:
+        """The digest of the stored form, without the byte order mark that some editors write."""
+        return digest_bytes(self.schema.text.encode())
+
 
 def check_sources(
     config: ClusterConfig, sources: Sources, findings: Findings

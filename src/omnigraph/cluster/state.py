@@ -262,9 +262,9 @@ class AppliedResource:
     """A resource as it was applied; an embedding profile is in its stored form."""
 
     digest: str
-    applies_to: tuple[str, ...] | None
-    embedding_provider: str | None
-    embedding_profile: Mapping[str, object] | None
+    applies_to: tuple[str, ...] | None = None
+    embedding_provider: str | None = None
+    embedding_profile: Mapping[str, object] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,7 +344,7 @@ class ClusterState:
         )
         address = graph_address(id)
         status = self.statuses.get(address, APPLIED)
-        return self.having(address, AppliedResource(digest, None, provider, None), status)
+        return self.having(address, AppliedResource(digest, embedding_provider=provider), status)
 
 
 EMPTY = ClusterState(0, None, {}, {}, {}, {}, {})

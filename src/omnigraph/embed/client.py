@@ -52,11 +52,6 @@ class ProviderClient:
         address = Address(f"{parts.scheme}://{parts.netloc}", parts.path)
         self._pool = ConnectionPool(address, headers={"Content-Type": JSON, **headers})
 
-    @property
-    def connection_count(self) -> int:
-        """The number of connections opened so far."""
-        return self._pool.connection_count
-
     def send(self, request: ProviderRequest) -> bytes:
         """Send a request and return the body of the response.
 

@@ -21,7 +21,7 @@ from omnigraph.model.errors import (
     InvalidValueError,
     NotFoundError,
     UnavailableError,
-    UnreadableError,
+    reading,
 )
 from omnigraph.model.limits import LINES_PER_BATCH, VECTOR_DIMENSION_MAX
 from omnigraph.model.ports import Embedder
@@ -118,12 +118,8 @@ def _text_at(content: object, *keys: str) -> str | None:
 
 
 def _read(path: Path) -> bytes:
-    try:
+    with reading(str(path)):
         return path.read_bytes()
-    except FileNotFoundError as error:
-        raise NotFoundError(kind="file", name=str(path), advice="check the path") from error
-    except OSError as error:
-        raise UnreadableError(path=str(path), reason=error.strerror or str(error)) from error
 
 
 def _refuse_spec(path: Path, problem: str) -> InvalidValueError:
@@ -196,12 +192,8 @@ def parse_selector(text: str) -> Selector:
 @contextmanager
 def open_rows(path: Path) -> Iterator[BinaryIO]:
     """Open a file of rows."""
-    try:
+    with reading(str(path)):
         rows = path.open("rb")
-    except FileNotFoundError as error:
-        raise NotFoundError(kind="file", name=str(path), advice="check the path") from error
-    except OSError as error:
-        raise UnreadableError(path=str(path), reason=error.strerror or str(error)) from error
     with rows:
         yield rows
 

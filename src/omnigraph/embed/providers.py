@@ -9,7 +9,6 @@ the HTTP client is imported on first use.
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -46,9 +45,11 @@ from omnigraph.model.runtime import Clock, SystemClock, lazy_module
 
 if TYPE_CHECKING:
     from omnigraph.embed import client
+    from omnigraph.engine.read import entities
 else:
-    # Most calls embed nothing, and the HTTP client is slow to import.
+    # Most calls embed nothing, and the HTTP client and the engine are slow to import.
     client = lazy_module("omnigraph.embed.client")
+    entities = lazy_module("omnigraph.engine.read.entities")
 
 _BITS = 2**64 - 1
 
@@ -92,37 +93,12 @@ _ENTRY_BYTES = 300
 Vector = npt.NDArray[np.float32]
 
 
-class VectorCache:
-    """A cache of vectors by text and dimension, bounded in bytes; safe to share between threads."""
-
-    def __init__(self, bytes_max: int) -> None:
-        self._bytes_max, self._bytes = bytes_max, 0
-        self._vectors: OrderedDict[tuple[str, int], Vector] = OrderedDict()
-        self._lock = Lock()
-
-    def find(self, text: str, dimension: int) -> Vector | None:
-        """The cached vector of a text, or None."""
-        with self._lock:
-            found = self._vectors.get((text, dimension))
-            if found is not None:
-                self._vectors.move_to_end((text, dimension))
-            return found
-
-    def put(self, text: str, vector: Vector) -> None:
-        """Cache the vector of a text, and evict the least recently used ones beyond the limit."""
-        with self._lock:
-            key = (text, len(vector))
-            if key not in self._vectors:
-                self._bytes += _size(text, vector)
-            self._vectors[key] = vector
-            while self._bytes > self._bytes_max:
-                (old, _), evicted = self._vectors.popitem(last=False)
-                self._bytes -= _size(old, evicted)
-
-
-def _size(text: str, vector: Vector) -> int:
+def make_cache(bytes_max: int) -> entities.LruCache[tuple[str, int], tuple[str, Vector]]:
+    """A cache of texts and their vectors, by text and dimension."""
     # Four bytes per character is the maximum for text in any language.
-    return _ENTRY_BYTES + 4 * len(text) + vector.nbytes
+    return entities.LruCache(
+        bytes_max=bytes_max, size_of=lambda each: _ENTRY_BYTES + 4 * len(each[0]) + each[1].nbytes
+    )
 
 
 _LOG = logging.getLogger(__name__)
@@ -134,7 +110,7 @@ class RemoteEmbedder:
     def __init__(self, profile: EmbeddingProfile, clock: Clock) -> None:
         self._profile, self._clock = profile, clock
         self._format = format_of(profile)
-        self._cache = VectorCache(VECTOR_CACHE_BYTES_MAX)
+        self._cache = make_cache(VECTOR_CACHE_BYTES_MAX)
         self._lock = Lock()
         self._client: client.ProviderClient | None = None
 
@@ -151,18 +127,14 @@ class RemoteEmbedder:
         self._get_key()
         return self._profile.model
 
-    @property
-    def connection_count(self) -> int:
-        """The number of connections opened so far."""
-        return 0 if self._client is None else self._client.connection_count
-
     def embed(self, text: str, dimension: int) -> tuple[float, ...]:
         """The vector of a query text, from the cache or the provider."""
-        vector = self._cache.find(text, dimension)
-        if vector is None:
+
+        def request() -> tuple[str, Vector]:
             (vector,) = self._request([text], dimension, Purpose.QUERY)
-            self._cache.put(text, vector)
-        return tuple(vector.tolist())
+            return text, vector
+
+        return tuple(self._cache.get((text, dimension), request)[1].tolist())
 
     def embed_many(self, texts: Sequence[str], dimension: int) -> Vectors:
         """The vectors of document texts, one row each, requested in concurrent batches."""

@@ -106,7 +106,7 @@ def decode_result(stream: pa.RecordBatchReader) -> Result | None:
         return None
     columns = note["columns"]
     if not isinstance(columns, list):
-        raise TypeError("a list is needed")
+        raise TypeError("expected a list")
     return Result(
         stream.read_all(),
         columns=[
@@ -221,7 +221,7 @@ def _declared_of(note: Mapping[str, object]) -> NodeType | EdgeType:
     """A type with only the parts that its rows need: name, kind and properties."""
     encoded = note["properties"]
     if not isinstance(encoded, list):
-        raise TypeError("a list is needed")
+        raise TypeError("expected a list")
     properties = {
         each["name"]: Property(each["name"], type_of(each["type"]), (), None) for each in encoded
     }

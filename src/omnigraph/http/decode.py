@@ -113,14 +113,14 @@ def tables_of(encoded: Body) -> dict[str, TableState]:
 def list_of(encoded: object) -> list[dict[str, object]]:
     """Decode a field that holds a list of objects."""
     if not isinstance(encoded, list):
-        raise TypeError("a list is needed")
+        raise TypeError("expected a list")
     return encoded
 
 
 def number_of(encoded: object) -> int:
     """Decode a field that holds an integer."""
     if not isinstance(encoded, int):
-        raise TypeError("a whole number is needed")
+        raise TypeError("expected an integer")
     return encoded
 
 

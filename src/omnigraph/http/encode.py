@@ -7,14 +7,12 @@ commands that print a short result start quickly.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from omnigraph.http.responses import (
-    BranchCreated,
-    BranchDeleted,
     ChangeCounts,
     ChangeEntry,
     ChangeOutput,
@@ -31,6 +29,7 @@ from omnigraph.http.responses import (
     SnapshotOutput,
 )
 from omnigraph.model.errors import Conflict, InvalidValueError
+from omnigraph.model.limits import EXPORT_PIECE_CHARACTERS
 from omnigraph.model.names import MAIN
 
 if TYPE_CHECKING:
@@ -162,16 +161,6 @@ def commit_output(commit: Commit) -> CommitOutput:
         "picked_commit_id": commit.notes.picked_id,
         "recovery": commit.recovery,
     }
-
-
-def branch_created(*, uri: str, base: str, name: str, actor: str | None) -> BranchCreated:
-    """Encode a branch that was created."""
-    return {"uri": uri, "from": base, "name": name, "actor_id": actor}
-
-
-def branch_deleted(*, uri: str, name: str, actor: str | None) -> BranchDeleted:
-    """Encode a branch that was deleted."""
-    return {"uri": uri, "name": name, "actor_id": actor}
 
 
 def merge_output(done: MergeResult, *, source: str, target: str, actor: str | None) -> MergeOutput:
@@ -320,10 +309,24 @@ def select_lines(type_names: Sequence[str], table_keys: Sequence[str]) -> LineSe
                 subject="table_keys",
                 expected="node:Name or edge:Name",
                 value=key,
-                problem=f"{key!r} is none; say node:Name or edge:Name",
+                problem=f"{key!r} is not a valid table key; use node:Name or edge:Name",
             )
         types.append(name)
         openings.append(f'{_OPENING[kind]}{name}"')
     for name in type_names:
         openings += [f'{opening}{name}"' for opening in _OPENING.values()]
     return LineSelection(tuple(dict.fromkeys(types)), tuple(openings) if table_keys else None)
+
+
+def join_lines(lines: Iterable[str]) -> Iterator[bytes]:
+    """Lines of text in pieces of many lines, because to send each line would take longer."""
+    held: list[str] = []
+    size = 0
+    for line in lines:
+        held.append(line)
+        size += len(line)
+        if size >= EXPORT_PIECE_CHARACTERS:
+            yield "\n".join([*held, ""]).encode()
+            held, size = [], 0
+    if held:
+        yield "\n".join([*held, ""]).encode()

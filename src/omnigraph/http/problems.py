@@ -279,7 +279,9 @@ def _fall_back(
     code = str(body.get("code") or _CODE_BY_STATUS.get(status, ""))
     kind = _BY_CODE.get(code, RequestError if 400 <= status < 500 else None)
     if kind is None and request.is_write:
-        return UncertainError(f"{message}; it may have been done; look before you ask again")
+        return UncertainError(
+            f"{message}; the request may have been applied; check before you retry"
+        )
     if kind is None:
         return _make(UnavailableError, message, {"reason": message})
     return _make(kind, message, {"action": AUTHENTICATE} if code == "unauthorized" else {})
@@ -349,7 +351,7 @@ def _row_or_none(encoded: object) -> Mapping[str, object] | None:
 
 def _list(encoded: object) -> list[dict[str, object]]:
     if not isinstance(encoded, list) or not all(isinstance(each, dict) for each in encoded):
-        raise TypeError("a list of objects is needed")
+        raise TypeError("expected a list of objects")
     return encoded
 
 

@@ -20,8 +20,7 @@ from omnigraph.model.catalog import Catalog
 from omnigraph.model.errors import (
     AlreadyExistsError,
     CompileError,
-    NotFoundError,
-    UnreadableError,
+    reading,
 )
 from omnigraph.model.source import Source
 from omnigraph.model.types import Vector
@@ -127,9 +126,5 @@ def _store(compiled: CompiledQuery, source: Source) -> StoredQuery:
 
 
 def _read(path: Path) -> Source:
-    try:
+    with reading(str(path)):
         return decode_source(path.read_bytes(), name=str(path))
-    except FileNotFoundError as error:
-        raise NotFoundError(kind="file", name=str(path), advice="check the path") from error
-    except OSError as error:
-        raise UnreadableError(path=str(path), reason=error.strerror or str(error)) from error

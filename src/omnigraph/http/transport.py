@@ -236,11 +236,6 @@ class ConnectionPool:
         self._pool = _make_pool(address)
         self._process_id = os.getpid()
 
-    @property
-    def connection_count(self) -> int:
-        """The number of connections opened so far."""
-        return self._pool.num_connections
-
     def close(self) -> None:
         """Close the connections."""
         self._pool.close()

@@ -38,7 +38,8 @@ Callers decide by type, `code` and `outcome`, never by the text of a message.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
@@ -463,6 +464,17 @@ class CorruptError(GraphError):
     def __init__(self, *, subject: str, problem: str) -> None:
         super().__init__(f"{subject}: {problem}")
         self.subject, self.problem = subject, problem
+
+
+@contextmanager
+def reading(path: str) -> Iterator[None]:
+    """A block whose failures to read a file become `NotFoundError` or `UnreadableError`."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise NotFoundError(kind="file", name=path, advice="check the path") from error
+    except OSError as error:
+        raise UnreadableError(path=path, reason=error.strerror or str(error)) from error
 
 
 class ConflictKind(StrEnum):

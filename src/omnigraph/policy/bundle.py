@@ -163,7 +163,7 @@ def _parse_groups(fields: YamlFields) -> dict[str, frozenset[str]]:
     for key in given.keys:
         name, actors = given.problems.parse_name(given.place, key), given.names(key)
         if actors == ():
-            given.add(key, "a group has at least one actor; name one, or take the group out")
+            given.add(key, "a group has at least one actor; add one, or remove the group")
         if name in groups:
             given.add(key, "another group has this name")
         if name is not None:
@@ -298,7 +298,7 @@ def _parse_limits(allow: YamlFields, actions: frozenset[Action]) -> Mapping[str,
             f"limits apply to `read` and `export` only; move {join_words(other)} to another rule",
         )
     if not types.keys:
-        allow.add("types", "name a type, or take the limits out")
+        allow.add("types", "name a type, or remove the limits")
     limits: dict[str, TypeLimit] = {}
     for key in types.keys:
         name, written = types.problems.parse_name(types.place, key), types.within(key)
@@ -311,9 +311,9 @@ def _parse_limit(written: YamlFields) -> TypeLimit:
     written.allow_only("where", "hide")
     where, hidden = written.find("where"), written.names("hide")
     if not written.keys:
-        written.problems.add(written.place, "say `where`, `hide` or both")
+        written.problems.add(written.place, "specify `where`, `hide` or both")
     if "hide" in written.keys and hidden == ():
-        written.add("hide", "name a property, or take it out")
+        written.add("hide", "name a property, or remove `hide`")
     if "where" in written.keys and (not isinstance(where, str) or not where.strip()):
         written.add(
             "where",

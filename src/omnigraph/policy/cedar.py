@@ -94,7 +94,7 @@ def read_cedar(path: Path, *, kind: BundleKind) -> Policies:
                 subject=beside.name,
                 expected="groups",
                 value=len(bundle.rules),
-                problem=f"the rules are in {path.name}; take `rules` out, or open this file itself",
+                problem=f"the rules are in {path.name}; remove `rules`, or open this file itself",
             )
         entities, protected = _render_groups(bundle.groups), bundle.protected_branches
     return Policies(
@@ -123,7 +123,7 @@ class Evaluator:
         try:
             self._entities = cedarpy.Entities.from_json_str(policies.entities, self._schema)
         except ValueError as error:
-            reason = f"the entities are no actors and groups: {error}"
+            reason = f"the entities are not valid actors and groups: {error}"
             raise _refused(policies, reason) from error
         resource = resource_id if kind is BundleKind.GRAPH else _SERVER_ID
         self._resource = {"type": f"{_NAMESPACE}::{_RESOURCE_BY_KIND[kind]}", "id": resource}

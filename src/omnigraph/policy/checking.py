@@ -83,7 +83,7 @@ def parse_cases(source: str | bytes | Mapping[str, object], *, name: str) -> tup
     seen: set[str] = set()
     for case in cases:
         if case.id in seen:
-            fields.add("cases", f"two cases are called '{case.id}'; give each an id of its own")
+            fields.add("cases", f"two cases have the id '{case.id}'; ids must be unique")
         seen.add(case.id)
     problems.require_none()
     return tuple(cases)

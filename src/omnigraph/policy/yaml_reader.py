@@ -8,7 +8,7 @@ here. Needs PyYAML.
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
@@ -79,7 +79,7 @@ class ValidationErrors:
             return None
         name = given.strip()
         if not name:
-            self.add(place, "a name is blank; write one, or take the entry out")
+            self.add(place, "a name is blank; add a name, or remove the entry")
             return None
         if not name.isprintable():
             self.add(place, f"the name {name!r} contains unprintable characters")
@@ -199,35 +199,12 @@ def read_yaml(text: str | bytes, name: str) -> object:
     if size > POLICY_BYTES_MAX:
         raise LimitExceededError(resource=f"the size of {name}", limit=POLICY_BYTES_MAX, found=size)
     try:
-        content: object = yaml.load(text, Loader=_OnceLoader)
-    except yaml.MarkedYAMLError as error:
-        at = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
-        raise _no_yaml(name, f"{at}{error.problem}") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        # PyYAML does not wrap the errors of its number and date constructors, and recurses as deep
-        # as the text is nested.
-        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise _no_yaml(name, reason) from error
-    return content
-
-
-class _OnceLoader(yaml.SafeLoader):
-    """A loader that reads only plain values and rejects repeated keys."""
-
-    def construct_mapping(
-        self,
-        node: yaml.MappingNode,
-        deep: bool = False,  # noqa: FBT001, FBT002  # PyYAML's
-    ) -> dict[Hashable, object]:
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode):
-                if key.value in seen:
-                    raise yaml.constructor.ConstructorError(
-                        None, None, f"`{key.value}` is repeated", key.start_mark
-                    )
-                seen.add(key.value)
-        return super().construct_mapping(node, deep=deep)
+        tree = read_yaml_tree(text)
+    except YamlTextError as error:
+        raise _no_yaml(name, str(error)) from error
+    for each in tree.repeated:
+        raise _no_yaml(name, f"line {each.line}: `{each.path}` is repeated")
+    return tree.content
 
 
 def _no_yaml(name: str, reason: str) -> InvalidValueError:
@@ -275,7 +252,7 @@ class YamlTextError(ValueError):
     """The text is not valid YAML, or it cannot be checked."""
 
 
-def read_yaml_tree(content: bytes) -> YamlTree:
+def read_yaml_tree(content: str | bytes) -> YamlTree:
     """Parse a text and find its repeated keys; raises `YamlTextError`."""
     try:
         node = yaml.compose(content, Loader=yaml.SafeLoader)
@@ -307,7 +284,7 @@ def _find_repeated(root: yaml.Node) -> Iterator[RepeatedKey]:
         looked_at += 1
         if looked_at > NODES_MAX:
             # An alias to a node that contains itself would never end.
-            raise YamlTextError(f"it has more than {NODES_MAX} values, or one that holds itself")
+            raise YamlTextError(f"it has more than {NODES_MAX} values, or one that contains itself")
         if isinstance(node, yaml.SequenceNode):
             waiting += [(f"{place}[{at}]", each) for at, each in enumerate(node.value)]
         elif isinstance(node, yaml.MappingNode):

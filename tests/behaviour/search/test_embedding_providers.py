@@ -21,6 +21,7 @@ from omnigraph.engine.graph import open_graph
 from omnigraph.engine.settings import make_settings
 from omnigraph.errors import EmbeddingError, InvalidValueError
 from tests.support.clocks import HandClock
+from tests.support.connections import count_connections
 from tests.support.embedding_server import (
     KEY,
     Dawdles,
@@ -360,12 +361,12 @@ def test_a_key_that_a_provider_repeats_is_not_repeated(caplog: pytest.LogCapture
 
 
 def test_connections_are_reused() -> None:
-    with embedding_server() as server:
+    with embedding_server() as server, count_connections() as opened:
         embedder = RemoteEmbedder(parse_profile(server.environment()), HandClock())
         for number in range(5):
             embedder.embed(f"text {number}", 4)
 
-        assert embedder.connection_count == 1
+    assert len(opened) == 1
 
 
 def test_threads_share_a_provider(tmp_path: Path) -> None:

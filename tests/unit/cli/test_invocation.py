@@ -50,7 +50,7 @@ def test_storage_is_local_if_it_is_a_folder(uri: str, access: str) -> None:
 def test_a_graph_of_a_server_is_one_segment_of_its_url() -> None:
     target = ServedTarget(base_url="http://h:1", graph_id="a/b c", token="secret")
 
-    assert target.url == "http://h:1/graphs/a%2Fb%20c"
+    assert target.uri == "http://h:1/graphs/a%2Fb%20c"
     assert target.access == "served"
     assert not target.is_local
     assert "secret" not in repr(target)

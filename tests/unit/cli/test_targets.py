@@ -11,8 +11,8 @@ from omnigraph.cli.output import CommandError
 from omnigraph.cli.targets import (
     ClusterScope,
     Scope,
-    ServerScope,
-    StoreScope,
+    ServedTarget,
+    StoreTarget,
     require_cluster_scope,
     require_data_scope,
     require_direct_scope,
@@ -39,22 +39,22 @@ PLACES = {
 @pytest.mark.parametrize(
     ("flags", "uri", "expected"),
     [
-        ({"store": "g"}, None, StoreScope("g")),
-        ({}, "g", StoreScope("g")),
-        ({"store": ""}, None, StoreScope("")),
-        ({"server": "prod"}, None, ServerScope("https://prod.example", None)),
-        ({"server": "prod", "graph": "k"}, None, ServerScope("https://prod.example", "k")),
-        ({"server": "http://h:1//", "graph": "k"}, None, ServerScope("http://h:1", "k")),
-        ({"server": "http://h:1/graphs/a%20b"}, None, ServerScope("http://h:1", "a b")),
-        ({"server": "http://h/x/graphs/k", "graph": "k"}, None, ServerScope("http://h/x", "k")),
+        ({"store": "g"}, None, StoreTarget("g")),
+        ({}, "g", StoreTarget("g")),
+        ({"store": ""}, None, StoreTarget("")),
+        ({"server": "prod"}, None, ServedTarget("https://prod.example", None)),
+        ({"server": "prod", "graph": "k"}, None, ServedTarget("https://prod.example", "k")),
+        ({"server": "http://h:1//", "graph": "k"}, None, ServedTarget("http://h:1", "k")),
+        ({"server": "http://h:1/graphs/a%20b"}, None, ServedTarget("http://h:1", "a b")),
+        ({"server": "http://h/x/graphs/k", "graph": "k"}, None, ServedTarget("http://h/x", "k")),
         ({"cluster": "brain", "graph": "k"}, None, ClusterScope("/srv/brain", "k")),
         ({"cluster": "./other"}, None, ClusterScope("./other", None)),
-        ({"profile": "served"}, None, ServerScope("https://prod.example", "main-graph")),
-        ({"profile": "served", "graph": "k"}, None, ServerScope("https://prod.example", "k")),
-        ({"profile": "literal"}, None, ServerScope("http://h:1", None)),
-        ({"profile": "stored"}, None, StoreScope("/srv/g")),
+        ({"profile": "served"}, None, ServedTarget("https://prod.example", "main-graph")),
+        ({"profile": "served", "graph": "k"}, None, ServedTarget("https://prod.example", "k")),
+        ({"profile": "literal"}, None, ServedTarget("http://h:1", None)),
+        ({"profile": "stored"}, None, StoreTarget("/srv/g")),
         ({"profile": "clustered"}, None, ClusterScope("/srv/brain", "g")),
-        ({"profile": "torn", "store": "g"}, None, StoreScope("g")),
+        ({"profile": "torn", "store": "g"}, None, StoreTarget("g")),
         ({}, None, None),
     ],
 )
@@ -95,7 +95,7 @@ def test_places_that_contradict_each_other_are_refused(
 @pytest.mark.parametrize(
     ("environment", "expected"),
     [
-        ({"OMNIGRAPH_PROFILE": "stored"}, StoreScope("/srv/g")),
+        ({"OMNIGRAPH_PROFILE": "stored"}, StoreTarget("/srv/g")),
         ({"OMNIGRAPH_PROFILE": ""}, None),
         ({}, None),
     ],
@@ -113,10 +113,10 @@ def test_the_environment_may_name_the_profile(
 @pytest.mark.parametrize(
     ("defaults", "graph", "expected"),
     [
-        ({"server": "prod"}, None, ServerScope("https://prod.example", None)),
-        ({"server": "prod", "default_graph": "d"}, None, ServerScope("https://prod.example", "d")),
-        ({"server": "prod", "default_graph": "d"}, "k", ServerScope("https://prod.example", "k")),
-        ({"store": "/srv/g"}, None, StoreScope("/srv/g")),
+        ({"server": "prod"}, None, ServedTarget("https://prod.example", None)),
+        ({"server": "prod", "default_graph": "d"}, None, ServedTarget("https://prod.example", "d")),
+        ({"server": "prod", "default_graph": "d"}, "k", ServedTarget("https://prod.example", "k")),
+        ({"store": "/srv/g"}, None, StoreTarget("/srv/g")),
     ],
 )
 def test_the_defaults_hold_where_nothing_else_says(
@@ -125,7 +125,7 @@ def test_the_defaults_hold_where_nothing_else_says(
     config, _ = parse_config({**PLACES, "defaults": defaults})
 
     assert _resolve(Flags(graph=graph), uri=None, config=config) == expected
-    assert _resolve(Flags(profile="stored"), uri=None, config=config) == StoreScope("/srv/g")
+    assert _resolve(Flags(profile="stored"), uri=None, config=config) == StoreTarget("/srv/g")
 
 
 @pytest.mark.parametrize(
@@ -133,8 +133,8 @@ def test_the_defaults_hold_where_nothing_else_says(
     [
         (None, "--store <uri>, --server <name|url> --graph <id>, --profile <name>"),
         (ClusterScope("/srv/brain", "g"), "not valid for graph data commands"),
-        (StoreScope("http://h:1"), "use --server http://h:1"),
-        (StoreScope("HTTPS://h"), "use --server HTTPS://h"),
+        (StoreTarget("http://h:1"), "use --server http://h:1"),
+        (StoreTarget("HTTPS://h"), "use --server HTTPS://h"),
     ],
 )
 def test_rows_are_reached_by_a_server_or_in_storage(scope: Scope | None, problem: str) -> None:
@@ -148,9 +148,9 @@ def test_rows_are_reached_by_a_server_or_in_storage(scope: Scope | None, problem
     ("scope", "problem"),
     [
         (None, "name its storage"),
-        (ServerScope("http://h:1", None), "needs direct storage access"),
+        (ServedTarget("http://h:1", None), "needs direct storage access"),
         (
-            StoreScope("http://h:1"),
+            StoreTarget("http://h:1"),
             "needs direct storage access, and http://h:1 is a remote server",
         ),
     ],
@@ -166,7 +166,7 @@ def test_maintenance_needs_storage(scope: Scope | None, problem: str) -> None:
     ("scope", "problem"),
     [
         (None, "--server <name|url>"),
-        (StoreScope("g"), "remote multi-graph server"),
+        (StoreTarget("g"), "remote multi-graph server"),
         (ClusterScope("g", None), "remote multi-graph server"),
     ],
 )
@@ -181,8 +181,8 @@ def test_graphs_are_listed_by_a_server(scope: Scope | None, problem: str) -> Non
     ("scope", "problem"),
     [
         (None, "--cluster <dir|uri|name>"),
-        (StoreScope("g"), "g is not one"),
-        (ServerScope("http://h:1", "k"), "http://h:1 is not one"),
+        (StoreTarget("g"), "g is not one"),
+        (ServedTarget("http://h:1", "k"), "http://h:1 is not one"),
     ],
 )
 def test_what_was_applied_is_in_a_cluster(scope: Scope | None, problem: str) -> None:

@@ -17,23 +17,14 @@ BINDINGS = {"policy.p": ("graph.a",)}
 PROVIDERS = {"graph.a": "provider.embedding.e"}
 
 
-def resource(address: str, digest: str) -> Resource:
-    return Resource(
-        address=address,
-        kind=kind_of(address),
-        digest=digest,
-        path=None,
-        content=None,
-        applies_to=BINDINGS.get(address),
-        embedding_provider=PROVIDERS.get(address),
-        embedding_profile=None,
-    )
+def entry(address: str, digest: str) -> AppliedResource:
+    return AppliedResource(digest, BINDINGS.get(address), PROVIDERS.get(address))
 
 
 def desiring(**digests: str) -> Desired:
     """Resources by address, with `_` for a dot."""
     resources = {
-        (address := name.replace("_", ".")): resource(address, digest)
+        (address := name.replace("_", ".")): Resource(address, None, None, entry(address, digest))
         for name, digest in digests.items()
     }
     graphs = {
@@ -45,10 +36,9 @@ def desiring(**digests: str) -> Desired:
         config=ClusterConfig(None, None, True, {}, graphs, {}),  # noqa: FBT003
         sources=Sources(Path(), SourceFile("cluster.yaml", b""), {}, {}),
         resources=resources,
-        schemas={},
+        graphs={},
         dependencies=find_dependencies(
-            {address: each.applies_to for address, each in resources.items()},
-            {address: each.embedding_provider for address, each in resources.items()},
+            {address: each.entry for address, each in resources.items()}
         ),
         config_digest="wanted",
     )
@@ -58,8 +48,7 @@ def knowing(**digests: str) -> ClusterState:
     ledger = EMPTY
     for name, digest in digests.items():
         address = name.replace("_", ".")
-        applied = AppliedResource(digest, BINDINGS.get(address), PROVIDERS.get(address), None)
-        ledger = ledger.having(address, applied, APPLIED)
+        ledger = ledger.having(address, entry(address, digest), APPLIED)
     return ledger
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from omnigraph.embed.profiles import parse_profile
-from omnigraph.embed.providers import MockEmbedder, RemoteEmbedder, Vector, VectorCache, split_texts
+from omnigraph.embed.providers import MockEmbedder, RemoteEmbedder, Vector, make_cache, split_texts
 from omnigraph.model.limits import REQUEST_BYTES_MAX, REQUEST_TEXTS_MAX
 from omnigraph.model.ports import Embedder
 from omnigraph.model.runtime import SystemClock
@@ -20,44 +20,23 @@ def made(number: float) -> Vector:
 
 
 def test_a_vector_is_found_by_text_and_length() -> None:
-    cache = VectorCache(10_000)
-    cache.put("a", made(1))
+    cache = make_cache(10_000)
+    cache.put(("a", 4), ("a", made(1)))
 
-    found = cache.find("a", 4)
+    found = cache.find(("a", 4))
 
     assert found is not None
-    assert found.tolist() == [1, 1, 1, 1]
-    assert cache.find("a", 3) is None
-    assert cache.find("b", 4) is None
+    assert found[1].tolist() == [1, 1, 1, 1]
+    assert cache.find(("a", 3)) is None
+    assert cache.find(("b", 4)) is None
 
 
-def test_what_was_used_last_stays() -> None:
-    cache = VectorCache(ROOM_FOR_TWO)
-    cache.put("a", made(1))
-    cache.put("b", made(2))
-    cache.find("a", 4)
+def test_a_cached_vector_takes_room_for_its_text_and_its_numbers() -> None:
+    cache = make_cache(ROOM_FOR_TWO)
+    for text in "abc":
+        cache.put((text, 4), (text, made(1)))
 
-    cache.put("c", made(3))
-
-    assert [cache.find(text, 4) is not None for text in "abc"] == [True, False, True]
-
-
-def test_a_vector_cached_twice_takes_room_once() -> None:
-    cache = VectorCache(ROOM_FOR_TWO)
-    for _ in range(10):
-        cache.put("a", made(1))
-
-    cache.put("b", made(2))
-
-    assert cache.find("a", 4) is not None
-
-
-def test_a_vector_larger_than_the_cache_is_not_cached() -> None:
-    cache = VectorCache(100)
-
-    cache.put("a", made(1))
-
-    assert cache.find("a", 4) is None
+    assert [cache.find((text, 4)) is not None for text in "abc"] == [False, True, True]
 
 
 def test_the_vector_of_a_known_text_is_known() -> None:

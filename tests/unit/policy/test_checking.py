@@ -79,7 +79,7 @@ cases:
         (
             "version: 1\ncases: [{id: a, actor: x, action: read, expect: deny},"
             " {id: a, actor: y, action: read, expect: deny}]",
-            "two cases are called 'a'",
+            "two cases have the id 'a'",
         ),
     ],
 )

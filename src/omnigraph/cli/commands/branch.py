@@ -20,118 +20,90 @@ from omnigraph.cli.options import (
     URI_ARGUMENT,
     URI_OPTION,
 )
-from omnigraph.cli.output import fill, measure, print_output, show_name
-from omnigraph.http.encode import branch_created, branch_deleted, snapshot_output
+from omnigraph.cli.output import fill, measure, show_name
+from omnigraph.http.encode import snapshot_output
 from omnigraph.http.responses import BranchList
 
 if TYPE_CHECKING:
-    from omnigraph.http.responses import TagDeleted, TagList, TagOutput
+    from omnigraph.http.responses import (
+        BranchCreated,
+        BranchDeleted,
+        TagDeleted,
+        TagList,
+        TagOutput,
+    )
 
 
-@command()
+@command(IF_COMMIT_OPTION, URI_OPTION, JSON_OPTION)
 @click.argument("name")
 @click.option("--from", "base", default="main", show_default=True, metavar="BASE")
-@IF_COMMIT_OPTION
-@URI_OPTION
-@JSON_OPTION
-def branch_create(
-    invocation: Invocation,
-    *,
-    name: str,
-    base: str,
-    if_commit: str | None,
-    uri: str | None,
-    is_json: bool,
-) -> None:
-    """Start a branch at the head of another; no rows are copied."""
-    target = invocation.target(uri)
-    invocation.announce("branch create", target)
-    with invocation.open(target, read_only=False) as graph:
+def branch_create(invocation: Invocation, *, name: str, base: str, if_commit: str | None) -> None:
+    """Create a branch at the head of another; no rows are copied."""
+    target = invocation.target(invocation.uri)
+    with invocation.open_to_write("branch create", target) as graph:
         graph.create_branch(name, base=base, if_commit=if_commit)
-        output = branch_created(uri=target.uri, base=base, name=name, actor=graph.actor)
-    print_output(output, [f"created branch {name} from {base}"], is_json=is_json)
+        actor = graph.actor
+    output: BranchCreated = {"uri": target.uri, "from": base, "name": name, "actor_id": actor}
+    invocation.print_output(output, [f"created branch {name} from {base}"])
 
 
-@command()
-@URI_OPTION
-@JSON_OPTION
-def branch_list(invocation: Invocation, *, uri: str | None, is_json: bool) -> None:
+@command(URI_OPTION, JSON_OPTION)
+def branch_list(invocation: Invocation) -> None:
     """List the branches by name."""
-    with invocation.open(invocation.target(uri), read_only=True) as graph:
+    with invocation.open_to_read() as graph:
         output: BranchList = {"branches": sorted(graph.branches())}
-    print_output(output, output["branches"], is_json=is_json)
+    invocation.print_output(output, output["branches"])
 
 
-@command()
+@command(IF_COMMIT_OPTION, URI_OPTION, JSON_OPTION)
 @click.argument("name")
-@IF_COMMIT_OPTION
-@URI_OPTION
-@JSON_OPTION
-def branch_delete(
-    invocation: Invocation, *, name: str, if_commit: str | None, uri: str | None, is_json: bool
-) -> None:
-    """Delete a branch and the commits that only it had."""
-    target = invocation.target(uri)
-    invocation.confirm(f"delete branch '{name}'", target, is_json=is_json)
-    invocation.announce("branch delete", target)
-    with invocation.open(target, read_only=False) as graph:
+def branch_delete(invocation: Invocation, *, name: str, if_commit: str | None) -> None:
+    """Delete a branch and the commits that only it contains."""
+    target = invocation.target(invocation.uri)
+    invocation.confirm(f"delete branch '{name}'", target)
+    with invocation.open_to_write("branch delete", target) as graph:
         graph.delete_branch(name, if_commit=if_commit)
-        output = branch_deleted(uri=target.uri, name=name, actor=graph.actor)
-    print_output(output, [f"deleted branch {name}"], is_json=is_json)
+        output: BranchDeleted = {"uri": target.uri, "name": name, "actor_id": graph.actor}
+    invocation.print_output(output, [f"deleted branch {name}"])
 
 
-@command()
+@command(URI_OPTION, JSON_OPTION)
 @click.argument("name")
 @click.argument("commit", required=False)
-@URI_OPTION
-@JSON_OPTION
-def tag_create(
-    invocation: Invocation, *, name: str, commit: str | None, uri: str | None, is_json: bool
-) -> None:
-    """Tag COMMIT, or the head of main; it stays readable while the tag exists."""
-    target = invocation.target(uri)
-    invocation.announce("tag create", target)
-    with invocation.open(target, read_only=False) as graph:
+def tag_create(invocation: Invocation, *, name: str, commit: str | None) -> None:
+    """Tag COMMIT, or the head of main; it remains readable while the tag exists."""
+    with invocation.open_to_write("tag create", invocation.target(invocation.uri)) as graph:
         commit_id = graph.head() if commit is None else graph.commit(commit).id
         graph.tag(name, commit_id)
     output: TagOutput = {"name": name, "commit_id": commit_id}
-    print_output(output, [f"created tag {show_name(name)} at {commit_id}"], is_json=is_json)
+    invocation.print_output(output, [f"created tag {show_name(name)} at {commit_id}"])
 
 
-@command()
-@URI_OPTION
-@JSON_OPTION
-def tag_list(invocation: Invocation, *, uri: str | None, is_json: bool) -> None:
+@command(URI_OPTION, JSON_OPTION)
+def tag_list(invocation: Invocation) -> None:
     """List the tags by name, each with its commit."""
-    with invocation.open(invocation.target(uri), read_only=True) as graph:
+    with invocation.open_to_read() as graph:
         found = graph.tags()
     output: TagList = {"tags": [{"name": name, "commit_id": found[name]} for name in sorted(found)]}
     width = max(map(measure, found), default=0)
     lines = [f"{fill(each['name'], width)}  {each['commit_id']}" for each in output["tags"]]
-    print_output(output, lines, is_json=is_json)
+    invocation.print_output(output, lines)
 
 
-@command()
+@command(URI_OPTION, JSON_OPTION)
 @click.argument("name")
-@URI_OPTION
-@JSON_OPTION
-def tag_delete(invocation: Invocation, *, name: str, uri: str | None, is_json: bool) -> None:
-    """Take a tag away; its commit stays."""
-    target = invocation.target(uri)
-    invocation.announce("tag delete", target)
-    with invocation.open(target, read_only=False) as graph:
+def tag_delete(invocation: Invocation, *, name: str) -> None:
+    """Delete a tag; its commit remains."""
+    with invocation.open_to_write("tag delete", invocation.target(invocation.uri)) as graph:
         graph.delete_tag(name)
     output: TagDeleted = {"name": name}
-    print_output(output, [f"deleted tag {show_name(name)}"], is_json=is_json)
+    invocation.print_output(output, [f"deleted tag {show_name(name)}"])
 
 
-@command()
-@URI_ARGUMENT
-@BRANCH_OPTION
-@JSON_OPTION
-def snapshot(invocation: Invocation, *, uri: str | None, branch: str, is_json: bool) -> None:
+@command(URI_ARGUMENT, BRANCH_OPTION, JSON_OPTION)
+def snapshot(invocation: Invocation, *, branch: str) -> None:
     """Show the types of a branch, each with its version and number of rows."""
-    with invocation.open(invocation.target(uri), read_only=True) as graph:
+    with invocation.open_to_read() as graph:
         output = snapshot_output(graph.snapshot(branch), branch=branch)
     lines = [f"branch: {output['branch']}", f"manifest_version: {output['manifest_version']}"]
     lines += [
@@ -139,4 +111,4 @@ def snapshot(invocation: Invocation, *, uri: str | None, branch: str, is_json: b
         f"branch={table['table_branch'] or 'main'} rows={table['row_count']}"
         for table in output["tables"]
     ]
-    print_output(output, lines, is_json=is_json)
+    invocation.print_output(output, lines)

@@ -24,10 +24,7 @@ from omnigraph.cli.output import (
     Colour,
     Terminal,
     print_note,
-    print_output,
     show_count,
-    show_waiting,
-    standard_output,
 )
 from omnigraph.cluster.config import CONFIG_FILE
 from omnigraph.cluster.desired import read_desired
@@ -226,10 +223,8 @@ _CONFIG_OPTION = click.option(
 )
 
 
-@command()
-@_CONFIG_OPTION
-@JSON_OPTION
-def validate(invocation: Invocation, *, folder: Path, is_json: bool) -> None:
+@command(_CONFIG_OPTION, JSON_OPTION)
+def validate(invocation: Invocation, *, folder: Path) -> None:
     """Check the declarations of a folder: schemas, queries, policies and how they fit together."""
     findings = Findings()
     desired = None
@@ -237,85 +232,65 @@ def validate(invocation: Invocation, *, folder: Path, is_json: bool) -> None:
         desired = read_desired(folder, findings)
     heading = Heading(str(folder), tuple(findings))
     report = ValidateReport(heading, str(folder / CONFIG_FILE), desired)
-    lines = view_validation(report, standard_output(invocation.environment))
-    _print_report(invocation, "validate", report, lines, is_json=is_json)
+    _print_report(invocation, report, view_validation(report, invocation.terminal))
 
 
-@command()
-@_CONFIG_OPTION
-@JSON_OPTION
-def plan(invocation: Invocation, *, folder: Path, is_json: bool) -> None:
+@command(_CONFIG_OPTION, JSON_OPTION)
+def plan(invocation: Invocation, *, folder: Path) -> None:
     """Show what an apply would change, in which steps, and what that affects."""
     report = commands.plan(folder, _make_context(invocation))
-    lines = format_plan(report, standard_output(invocation.environment))
-    _print_report(invocation, "plan", report, lines, is_json=is_json)
+    _print_report(invocation, report, format_plan(report, invocation.terminal))
 
 
-@command()
-@_CONFIG_OPTION
-@JSON_OPTION
-def apply(invocation: Invocation, *, folder: Path, is_json: bool) -> None:
+@command(_CONFIG_OPTION, JSON_OPTION)
+def apply(invocation: Invocation, *, folder: Path) -> None:
     """Apply the declarations of a folder to its cluster.
 
     Creates and migrates graphs, and publishes queries and policies. Changes that delete rows wait
     for an approval with `omnigraph cluster approve`. Safe to run again at any time.
     """
-    with show_waiting("applying", invocation.environment):
+    with invocation.waiting("applying"):
         report = applying.apply(folder, _make_context(invocation), actor=invocation.actor)
-    lines = view_apply(report, standard_output(invocation.environment))
-    _print_report(invocation, "apply", report, lines, is_json=is_json)
+    _print_report(invocation, report, view_apply(report, invocation.terminal))
 
 
-@command()
+@command(_CONFIG_OPTION, JSON_OPTION)
 @click.argument("resource")
-@_CONFIG_OPTION
-@JSON_OPTION
-def approve(invocation: Invocation, *, resource: str, folder: Path, is_json: bool) -> None:
+def approve(invocation: Invocation, *, resource: str, folder: Path) -> None:
     """Approve a pending deletion, such as that of `graph.old`."""
     report = commands.approve(
         folder, _make_context(invocation), resource=resource, actor=invocation.actor
     )
-    _print_report(invocation, "approve", report, view_approval(report), is_json=is_json)
+    _print_report(invocation, report, view_approval(report))
 
 
-@command()
-@_CONFIG_OPTION
-@JSON_OPTION
-def status(invocation: Invocation, *, folder: Path, is_json: bool) -> None:
+@command(_CONFIG_OPTION, JSON_OPTION)
+def status(invocation: Invocation, *, folder: Path) -> None:
     """Show the applied state, the status of each resource, and the lock; changes nothing."""
     report = commands.status(folder, _make_context(invocation))
-    lines = view_state(report, standard_output(invocation.environment))
-    _print_report(invocation, "status", report, lines, is_json=is_json)
+    _print_report(invocation, report, view_state(report, invocation.terminal))
 
 
-@command()
-@_CONFIG_OPTION
-@JSON_OPTION
-def refresh(invocation: Invocation, *, folder: Path, is_json: bool) -> None:
+@command(_CONFIG_OPTION, JSON_OPTION)
+def refresh(invocation: Invocation, *, folder: Path) -> None:
     """Check graphs and stored contents again, and record their state."""
     report = commands.refresh(folder, _make_context(invocation), actor=invocation.actor)
-    lines = view_state(report, standard_output(invocation.environment))
-    _print_report(invocation, "refresh", report, lines, is_json=is_json)
+    _print_report(invocation, report, view_state(report, invocation.terminal))
 
 
-@command()
-@_CONFIG_OPTION
-@JSON_OPTION
-def import_state(invocation: Invocation, *, folder: Path, is_json: bool) -> None:
+@command(_CONFIG_OPTION, JSON_OPTION)
+def import_state(invocation: Invocation, *, folder: Path) -> None:
     """Initialize the state of a cluster, with the graphs that exist already."""
     report = commands.import_cluster(folder, _make_context(invocation), actor=invocation.actor)
-    lines = view_state(report, standard_output(invocation.environment))
-    _print_report(invocation, "import", report, lines, is_json=is_json)
+    _print_report(invocation, report, view_state(report, invocation.terminal))
 
 
-@command()
+@command(_CONFIG_OPTION, JSON_OPTION)
 @click.argument("lock_id")
-@_CONFIG_OPTION
-@JSON_OPTION
-def force_unlock(invocation: Invocation, *, lock_id: str, folder: Path, is_json: bool) -> None:
+def force_unlock(invocation: Invocation, *, lock_id: str, folder: Path) -> None:
     """Remove the lock with this id; use it only if the holder no longer runs."""
     report = commands.force_unlock(folder, _make_context(invocation), lock_id=lock_id)
-    _print_report(invocation, "force-unlock", report, view_unlock(report), is_json=is_json)
+    _print_report(invocation, report, view_unlock(report))
 
 
 def _make_context(invocation: Invocation) -> context.ClusterContext:
@@ -323,13 +298,12 @@ def _make_context(invocation: Invocation) -> context.ClusterContext:
     return context.make_context(storage_options=options, durability="full")
 
 
-def _print_report(
-    invocation: Invocation, verb: str, report: Report, lines: Iterable[str], *, is_json: bool
-) -> None:
+def _print_report(invocation: Invocation, report: Report, lines: Iterable[str]) -> None:
     """Print a report; exit with 1 if it contains an error."""
-    findings = view_findings(report.heading.findings, standard_output(invocation.environment))
-    print_output(encode_report(report), chain(lines, findings), is_json=is_json)
+    findings = view_findings(report.heading.findings, invocation.terminal)
+    invocation.print_output(encode_report(report), chain(lines, findings))
     if not report.heading.is_ok:
-        if not is_json:
+        if not invocation.is_json:
+            verb = click.get_current_context().info_name
             print_note(f"Error: `cluster {verb}` failed; see the diagnostics above")
         sys.exit(1)

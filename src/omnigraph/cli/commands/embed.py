@@ -11,7 +11,7 @@ from omnigraph.cli.command import command
 from omnigraph.cli.inputs import STANDARD_INPUT, STANDARD_OUTPUT, expand_home
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import JSON_OPTION
-from omnigraph.cli.output import print_note, print_output, print_pieces, progress
+from omnigraph.cli.output import print_note, print_pieces, progress
 from omnigraph.embed.files import (
     Job,
     Manifest,
@@ -27,7 +27,7 @@ from omnigraph.embed.files import (
 from omnigraph.embed.providers import find_embedder
 
 
-@command()
+@command(JSON_OPTION)
 @click.option(
     "--seed",
     "manifest_path",
@@ -51,7 +51,6 @@ from omnigraph.embed.providers import find_embedder
     metavar="[TYPE:]FIELD=VALUE",
     help="Only matching rows, whose vectors are computed again. Repeatable.",
 )
-@JSON_OPTION
 def embed(  # noqa: PLR0913  # one per flag
     invocation: Invocation,
     *,
@@ -63,7 +62,6 @@ def embed(  # noqa: PLR0913  # one per flag
     is_recomputed: bool,
     types: tuple[str, ...],
     selectors: tuple[str, ...],
-    is_json: bool,
 ) -> None:
     """Add missing vectors to the rows of a file.
 
@@ -71,7 +69,7 @@ def embed(  # noqa: PLR0913  # one per flag
     """
     if is_clean and is_recomputed:
         raise click.UsageError("--clean and --reembed-all are mutually exclusive")
-    if is_json and output == STANDARD_OUTPUT:
+    if invocation.is_json and output == STANDARD_OUTPUT:
         raise click.UsageError("--json and --output - are mutually exclusive: both write to stdout")
     files = _find_files(manifest_path, source, output, spec_path)
     mode = _choose_mode(
@@ -108,7 +106,7 @@ def embed(  # noqa: PLR0913  # one per flag
         "dimension": job.spec.dimension,
         "model": model,
     }
-    print_output(payload, [_describe(job, report), f"wrote {files.output}"], is_json=is_json)
+    invocation.print_output(payload, [_describe(job, report), f"wrote {files.output}"])
 
 
 def _find_files(

@@ -10,19 +10,16 @@ from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import READ_BRANCH_OPTION, SNAPSHOT_OPTION, URI_ARGUMENT
 from omnigraph.cli.output import (
     CommandError,
-    join_lines,
     print_line,
     print_note,
     print_pieces,
-    show_waiting,
 )
 from omnigraph.cli.targets import ServedTarget
-from omnigraph.http.encode import select_lines
+from omnigraph.http.encode import join_lines, select_lines
 from omnigraph.model.errors import NotFoundError
 
 
-@command()
-@URI_ARGUMENT
+@command(URI_ARGUMENT)
 @READ_BRANCH_OPTION
 @SNAPSHOT_OPTION
 @click.option("--type", "types", multiple=True, metavar="NAME", help="Only this type. Repeatable.")
@@ -48,7 +45,6 @@ from omnigraph.model.errors import NotFoundError
 def export(  # noqa: PLR0913  # its flags
     invocation: Invocation,
     *,
-    uri: str | None,
     branch: str | None,
     snapshot: str | None,
     types: tuple[str, ...],
@@ -65,16 +61,13 @@ def export(  # noqa: PLR0913  # its flags
     if out is not None and out != STANDARD_OUTPUT:
         if keys:
             raise click.UsageError("--table does not apply with --out; use --type")
-        target = invocation.target(uri)
+        target = invocation.target(invocation.uri)
         if isinstance(target, ServedTarget):
             raise CommandError(
                 "--out needs direct storage access; to export from a server, redirect the output: "
                 "`omnigraph export > rows.jsonl`"
             )
-        with (
-            invocation.open_direct(target, read_only=True) as graph,
-            show_waiting("export", invocation.environment),
-        ):
+        with invocation.open_direct(target, read_only=True) as graph, invocation.waiting("export"):
             report = graph.export_files(
                 out,
                 format=format or "ndjson",
@@ -88,7 +81,7 @@ def export(  # noqa: PLR0913  # its flags
         return
     if format is not None:
         raise click.UsageError("--format applies only to --out FOLDER")
-    with invocation.open(invocation.target(uri), read_only=True) as opened:
+    with invocation.open_to_read() as opened:
         if snapshot is None and keys:
             known = opened.tables(branch or "main")
             missing = next((key for key in keys if key not in known), None)

@@ -39,10 +39,7 @@ from omnigraph.cli.output import (
     escape_control,
     print_json,
     print_line,
-    print_output,
     print_pieces,
-    show_waiting,
-    standard_output,
 )
 from omnigraph.drawing.history import draw_svg
 from omnigraph.http.encode import commit_changes_output, commit_output, diff_output
@@ -56,8 +53,7 @@ if TYPE_CHECKING:
     from omnigraph.http.responses import CommitChangesOutput
 
 
-@command()
-@URI_ARGUMENT
+@command(URI_ARGUMENT, JSON_OPTION)
 @click.option(
     "--branch",
     "branches",
@@ -74,20 +70,17 @@ if TYPE_CHECKING:
 )
 @click.option("--all", "is_all", is_flag=True, help="Show all commits.")
 @click.option("--svg", "picture", metavar="FILE", help="Write an SVG file; `-` is stdout.")
-@JSON_OPTION
 def log(
     invocation: Invocation,
     *,
-    uri: str | None,
     branches: tuple[str, ...],
     limit: int,
     is_all: bool,
     picture: str | None,
-    is_json: bool,
 ) -> None:
     """Draw the commits of a graph, newest first, with lines to their parents."""
-    require_one({"--svg": picture, "--json": is_json})
-    with invocation.open(invocation.target(uri), read_only=True) as graph:
+    require_one({"--svg": picture, "--json": invocation.is_json})
+    with invocation.open_to_read() as graph:
         history = read_history(graph, branches=branches, limit=None if is_all else limit)
     if picture == STANDARD_OUTPUT:
         print_line(draw_svg(history))
@@ -104,12 +97,11 @@ def log(
         for each in history.commits
     ]
     payload = {"commits": commits, "older_commits": history.left_out}
-    lines = view_history(history, standard_output(invocation.environment))
-    print_output(payload, lines, is_json=is_json)
+    lines = view_history(history, invocation.terminal)
+    invocation.print_output(payload, lines)
 
 
-@command()
-@URI_ARGUMENT
+@command(URI_ARGUMENT, JSON_OPTION)
 @BRANCH_OPTION
 @click.option(
     "--filter",
@@ -120,23 +112,16 @@ def log(
     "actor=omnigraph:recovery lists the commits published by recovery.",
 )
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the newest N.")
-@JSON_OPTION
 def list_all(
-    invocation: Invocation,
-    *,
-    uri: str | None,
-    branch: str,
-    filters: tuple[str, ...],
-    limit: int | None,
-    is_json: bool,
+    invocation: Invocation, *, branch: str, filters: tuple[str, ...], limit: int | None
 ) -> None:
     """List the commits of a branch, newest first; as JSON, oldest first."""
     tests = [_parse_filter(each) for each in filters]
-    with invocation.open(invocation.target(uri), read_only=True) as graph:
+    with invocation.open_to_read() as graph:
         found = [each for each in graph.commits(branch) if all(test(each) for test in tests)]
     found = found if limit is None else found[-limit:]
     output: CommitList = {"commits": [commit_output(each) for each in found]}
-    print_output(output, map(_format_commit, reversed(found)), is_json=is_json)
+    invocation.print_output(output, map(_format_commit, reversed(found)))
 
 
 def _format_commit(commit: Commit) -> str:
@@ -146,13 +131,11 @@ def _format_commit(commit: Commit) -> str:
     return f"{commit.id} {place}{actor}{recovery}"
 
 
-@command()
+@command(URI_OPTION, JSON_OPTION)
 @click.argument("id")
-@URI_OPTION
-@JSON_OPTION
-def show(invocation: Invocation, *, id: str, uri: str | None, is_json: bool) -> None:
+def show(invocation: Invocation, *, id: str) -> None:
     """Show one commit, by its id or by a tag."""
-    with invocation.open(invocation.target(uri), read_only=True) as graph:
+    with invocation.open_to_read() as graph:
         commit = graph.commit(id)
     output = commit_output(commit)
     shown = {
@@ -161,7 +144,7 @@ def show(invocation: Invocation, *, id: str, uri: str | None, is_json: bool) -> 
         "created_at": commit.created_at.isoformat(timespec="milliseconds"),
     }
     lines = [f"{name}: {value}" for name, value in shown.items() if value is not None]
-    print_output(output, lines, is_json=is_json)
+    invocation.print_output(output, lines)
 
 
 def _parse_filter(written: str) -> Callable[[Commit], bool]:
@@ -191,8 +174,7 @@ def _parse_timestamp(text: str) -> datetime:
 _PAUSE_S = 1.0
 
 
-@command()
-@URI_ARGUMENT
+@command(URI_ARGUMENT)
 @BRANCH_OPTION
 @click.option(
     "--start",
@@ -204,19 +186,13 @@ _PAUSE_S = 1.0
 )
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Stop after N commits.")
 def changes(
-    invocation: Invocation,
-    *,
-    uri: str | None,
-    branch: str,
-    start: str | None,
-    is_following: bool,
-    limit: int | None,
+    invocation: Invocation, *, branch: str, start: str | None, is_following: bool, limit: int | None
 ) -> None:
     """Print the changes of each commit of a branch as JSON lines, oldest first.
 
     Each line has a `cursor`; pass it to --start to continue after that commit.
     """
-    target = invocation.target(uri)
+    target = invocation.target(invocation.uri)
     begin = start or ("now" if is_following else "beginning")
     printed = 0
     with invocation.open(target, read_only=True) as graph:
@@ -237,9 +213,9 @@ def changes(
             options = write_options([("--branch", branch), ("--start", error.resume)])
             again = write_command("changes", *options, target=target)
             raise CommandError(
-                f"what commit {error.commit_id} changed is no longer known: its rows were "
-                f"cleaned up; `omnigraph export` has the rows as they are, and\n\n  {again}\n\n"
-                "goes on behind them"
+                f"the changes of commit {error.commit_id} are no longer available, because its "
+                "rows were cleaned up; export the current rows with `omnigraph export`, then "
+                f"continue with\n\n  {again}"
             ) from error
         except KeyboardInterrupt:
             if not is_following:
@@ -260,7 +236,7 @@ _OPS = ("insert", "update", "delete")
 _LINES_PRINTED = 512
 
 
-@command()
+@command(JSON_OPTION)
 @click.argument("old")
 @click.argument("new")
 @URI_OPTION
@@ -273,33 +249,30 @@ _LINES_PRINTED = 512
     help="Only changes of this kind. Repeatable.",
 )
 @click.option("--stat", "is_stat", is_flag=True, help="Print only the counts of each type.")
-@JSON_OPTION
-def diff(  # noqa: PLR0913  # one per flag
+def diff(  # one per flag
     invocation: Invocation,
     *,
     old: str,
     new: str,
-    uri: str | None,
     types: tuple[str, ...],
     ops: tuple[str, ...],
     is_stat: bool,
-    is_json: bool,
 ) -> None:
     """Show what changed from OLD to NEW, each a branch, a commit or a tag.
 
     `+` inserted, `-` deleted, `~` updated; a change that was later undone is not shown.
     """
-    target = invocation.target(uri)
+    target = invocation.target(invocation.uri)
     with invocation.open(target, read_only=True) as graph:
-        with show_waiting("compare", invocation.environment):
+        with invocation.waiting("compare"):
             found = graph.diff(old, new, types=types or None, ops=ops or None)
             found.stats  # noqa: B018  # computed here, on Spark or by a server
-        if is_json and is_stat:
+        if invocation.is_json and is_stat:
             print_json(_count_body(found))
-        elif is_json:
+        elif invocation.is_json:
             print_pieces(_encode_pieces(found))
         else:
-            _print_text(found, standard_output(invocation.environment), is_stat=is_stat)
+            _print_text(found, invocation.terminal, is_stat=is_stat)
 
 
 def _print_text(found: ChangeSet, terminal: Terminal, *, is_stat: bool) -> None:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, NotRequired, TypedDict, Unpack
+from typing import TYPE_CHECKING, Required, TypedDict, Unpack
 
 import click
 
@@ -25,7 +25,7 @@ from omnigraph.cli.options import (
     KEY_OPTION,
     URI_ARGUMENT,
 )
-from omnigraph.cli.output import CommandError, print_note, print_output, progress, show_count
+from omnigraph.cli.output import CommandError, print_note, progress, show_count
 from omnigraph.cli.targets import ServedTarget, Target
 from omnigraph.http.encode import ingest_output
 
@@ -33,31 +33,14 @@ if TYPE_CHECKING:
     from omnigraph.engine.results import LoadResult
 
 
-class LoadOutput(TypedDict):
-    """The counts of a load."""
-
-    uri: str
-    branch: str
-    mode: str
-    base_branch: NotRequired[str]
-    branch_created: bool
-    nodes_loaded: int
-    edges_loaded: int
-    node_types_loaded: int
-    edge_types_loaded: int
-    rejected: int
-    commit_id: str | None
-    actor_id: str | None
-    engine: str
-
-
-def load_output(done: LoadResult, *, uri: str, mode: str, actor: str | None) -> LoadOutput:
+def load_output(done: LoadResult, *, uri: str, mode: str, actor: str | None) -> dict[str, object]:
     """The counts of a load; the base branch is omitted if there is none."""
-    output: LoadOutput = {
+    base = {} if done.base_branch is None else {"base_branch": done.base_branch}
+    return {
         "uri": uri,
         "branch": done.branch,
         "mode": mode,
-        "base_branch": done.base_branch or "",
+        **base,
         "branch_created": done.branch_created,
         "nodes_loaded": sum(done.nodes_loaded.values()),
         "edges_loaded": sum(done.edges_loaded.values()),
@@ -68,9 +51,6 @@ def load_output(done: LoadResult, *, uri: str, mode: str, actor: str | None) -> 
         "actor_id": actor,
         "engine": done.engine,
     }
-    if done.base_branch is None:
-        del output["base_branch"]
-    return output
 
 
 _MODES = click.Choice(["overwrite", "append", "merge"])
@@ -85,26 +65,21 @@ _DATA_OPTION = click.option(
 )
 
 
-class LoadOptions(TypedDict):
-    """The options of a load; `master` and `settings` configure a Spark session, if one is used."""
+class LoadOptions(TypedDict, total=False):
+    """The options of a load that are arguments of `Graph.load`."""
 
-    paths: Sequence[str]
-    mode: str
-    branch: str
+    mode: Required[str]
+    branch: Required[str]
     base: str | None
     engine: str
-    master: str | None
-    settings: Sequence[str]
     on_error: str
     quarantine: str | None
     if_commit: str | None
     idempotency_key: str | None
     embed: str | None
-    is_json: bool
 
 
-@command()
-@URI_ARGUMENT
+@command(URI_ARGUMENT, EMBED_OPTION, IF_COMMIT_OPTION, KEY_OPTION, JSON_OPTION)
 @_DATA_OPTION
 @click.option(
     "--mode",
@@ -139,95 +114,59 @@ class LoadOptions(TypedDict):
     help="Whether invalid rows fail the load or are quarantined (on Spark).",
 )
 @click.option("--quarantine", metavar="FOLDER", help="The folder for quarantined rows.")
-@EMBED_OPTION
-@IF_COMMIT_OPTION
-@KEY_OPTION
-@JSON_OPTION
-def load(invocation: Invocation, *, uri: str | None, **options: Unpack[LoadOptions]) -> None:
+def load(
+    invocation: Invocation,
+    *,
+    paths: Sequence[str],
+    master: str | None,
+    settings: Sequence[str],
+    **options: Unpack[LoadOptions],
+) -> None:
     """Load rows of any number of types as one commit, or change nothing."""
-    target = invocation.target(uri)
-    done, actor = _load(invocation, options, target, verb="load")
+    target = invocation.target(invocation.uri)
+    start_session = None
+    if master is not None or settings:
+        if options["engine"] == "inline":
+            raise click.UsageError("--engine inline does not use Spark")
+        start_session = _plan_session(master, settings, target)
+        options["engine"] = "spark"
+    done, actor = _load(invocation, paths, target, "load", start_session, options)
     output = load_output(done, uri=target.uri, mode=options["mode"], actor=actor)
-    print_output(output, _view(output, done), is_json=options["is_json"])
+    invocation.print_output(output, _view(done, uri=target.uri, mode=options["mode"]))
 
 
-@command()
-@URI_ARGUMENT
+@command(URI_ARGUMENT, EMBED_OPTION, JSON_OPTION)
 @_DATA_OPTION
 @click.option("--mode", type=_MODES, default="merge", show_default=True)
 @BRANCH_OPTION
 @click.option("--from", "base", default="main", show_default=True, metavar="BASE")
-@EMBED_OPTION
-@JSON_OPTION
-def ingest(  # noqa: PLR0913  # its flags
-    invocation: Invocation,
-    *,
-    uri: str | None,
-    paths: tuple[str, ...],
-    mode: str,
-    branch: str,
-    base: str,
-    embed: str | None,
-    is_json: bool,
-) -> None:
+def ingest(invocation: Invocation, *, paths: Sequence[str], **options: Unpack[LoadOptions]) -> None:
     """Load rows (deprecated: use `omnigraph load`)."""
     print_note("warning: `omnigraph ingest` is deprecated; use `omnigraph load`")
-    options: LoadOptions = {
-        "paths": paths,
-        "mode": mode,
-        "branch": branch,
-        "base": base,
-        "engine": "auto",
-        "master": None,
-        "settings": (),
-        "on_error": "raise",
-        "quarantine": None,
-        "if_commit": None,
-        "idempotency_key": None,
-        "embed": embed,
-        "is_json": is_json,
-    }
-    target = invocation.target(uri)
-    done, actor = _load(invocation, options, target, verb="ingest")
-    lines = _view(load_output(done, uri=target.uri, mode=mode, actor=actor), done)
-    output = ingest_output(done, uri=target.uri, mode=mode, actor=actor)
-    print_output(output, lines, is_json=is_json)
+    target = invocation.target(invocation.uri)
+    done, actor = _load(invocation, paths, target, "ingest", None, options)
+    output = ingest_output(done, uri=target.uri, mode=options["mode"], actor=actor)
+    invocation.print_output(output, _view(done, uri=target.uri, mode=options["mode"]))
 
 
-def _load(
-    invocation: Invocation, options: LoadOptions, target: Target, *, verb: str
+def _load(  # its parts
+    invocation: Invocation,
+    paths: Sequence[str],
+    target: Target,
+    verb: str,
+    start_session: Callable[[], object] | None,
+    options: LoadOptions,
 ) -> tuple[LoadResult, str | None]:
     """Run a load; returns its result and its actor."""
-    has_session = options["master"] is not None or bool(options["settings"])
-    if options["engine"] == "inline" and has_session:
-        raise click.UsageError("--engine inline does not use Spark")
-    rows = _find_rows(options["paths"])
-    start_session = _plan_session(options, target) if has_session else lambda: None
-    branch = options["branch"]
+    rows = _find_rows(paths)
     if options["mode"] == "overwrite":
-        invocation.confirm(
-            f"replace the rows of branch '{branch}'", target, is_json=options["is_json"]
-        )
-    invocation.announce(verb, target)
+        invocation.confirm(f"replace the rows of branch '{options['branch']}'", target)
     with (
-        invocation.open(target, read_only=False) as graph,
+        invocation.open_to_write(verb, target) as graph,
         progress(invocation.environment) as report,
     ):
-        done = graph.load(
-            rows,
-            mode=options["mode"],
-            branch=branch,
-            base=options["base"],
-            engine="spark" if has_session else options["engine"],
-            progress=report,
-            spark=start_session(),
-            on_error=options["on_error"],
-            quarantine=options["quarantine"],
-            if_commit=options["if_commit"],
-            idempotency_key=options["idempotency_key"],
-            embed=options["embed"],
-        )
-        return done, graph.actor
+        session = None if start_session is None else start_session()
+        return graph.load(rows, **options, progress=report, spark=session), graph.actor
 
 
 def _find_rows(paths: Sequence[str]) -> object:
@@ -238,31 +177,33 @@ def _find_rows(paths: Sequence[str]) -> object:
     return sys.stdin.buffer
 
 
-def _plan_session(options: LoadOptions, target: Target) -> Callable[[], object]:
-    """A function that starts the Spark session that the options configure."""
+def _plan_session(
+    master: str | None, settings: Sequence[str], target: Target
+) -> Callable[[], object]:
+    """A function that starts the Spark session that the command line configures."""
     if isinstance(target, ServedTarget):
         raise CommandError(
             "--spark-master and --spark-conf are for graphs that are opened directly; a server "
             "has its own Spark: use --engine spark"
         )
-    settings: dict[str, str] = {}
-    for written in options["settings"]:
+    configured: dict[str, str] = {}
+    for written in settings:
         key, equals, value = written.partition("=")
         if not key or not equals:
             raise click.UsageError(f"--spark-conf {written!r}: write KEY=VALUE")
-        settings[key] = value
+        configured[key] = value
     # Imported by name, because PySpark takes a second to import and most loads do not need it.
     part = import_module("omnigraph.spark")
-    return partial(part.session, options["master"], **settings)
+    return partial(part.session, master, **configured)
 
 
-def _view(output: LoadOutput, done: LoadResult) -> Iterator[str]:
+def _view(done: LoadResult, *, uri: str, mode: str) -> Iterator[str]:
     yield (
-        f"loaded {output['uri']} on branch {output['branch']} with {output['mode']}: "
-        f"{show_count(output['nodes_loaded'], 'node')} across "
-        f"{show_count(output['node_types_loaded'], 'node type')}, "
-        f"{show_count(output['edges_loaded'], 'edge')} across "
-        f"{show_count(output['edge_types_loaded'], 'edge type')}"
+        f"loaded {uri} on branch {done.branch} with {mode}: "
+        f"{show_count(sum(done.nodes_loaded.values()), 'node')} across "
+        f"{show_count(len(done.nodes_loaded), 'node type')}, "
+        f"{show_count(sum(done.edges_loaded.values()), 'edge')} across "
+        f"{show_count(len(done.edges_loaded), 'edge type')}"
     )
     if done.branch_created:
         yield f"branch {done.branch} created from {done.base_branch}"

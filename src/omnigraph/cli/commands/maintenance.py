@@ -28,9 +28,6 @@ from omnigraph.cli.output import (
     CommandError,
     Terminal,
     print_note,
-    print_output,
-    show_waiting,
-    standard_output,
 )
 from omnigraph.cli.targets import StoreTarget, Target
 from omnigraph.engine.maintenance.doctor_report import DoctorReport, Severity
@@ -56,28 +53,22 @@ _REASON_BY_SKIPPED = {
 }
 
 
-@command()
-@URI_ARGUMENT
-@BRANCH_OPTION
-@JSON_OPTION
-def optimize(invocation: Invocation, *, uri: str | None, branch: str, is_json: bool) -> None:
+@command(URI_ARGUMENT, BRANCH_OPTION, JSON_OPTION)
+def optimize(invocation: Invocation, *, branch: str) -> None:
     """Compact small files of a branch and update its indexes, as one commit.
 
     Query results stay the same; old files remain until `omnigraph cleanup` deletes them.
     """
-    target = invocation.direct_target(uri)
+    target = invocation.direct_target()
     invocation.announce("optimize", target)
-    with (
-        invocation.open_direct(target, read_only=False) as graph,
-        show_waiting("optimize", invocation.environment),
-    ):
+    with invocation.open_direct(target, read_only=False) as graph, invocation.waiting("optimize"):
         reports = graph.optimize(branch=branch)
     payload = {"uri": target.uri, "tables": [_encode_table(each) for each in reports]}
     lines = (line for each in reports for line in _lines_of(each, target))
-    print_output(payload, lines, is_json=is_json)
+    invocation.print_output(payload, lines)
 
 
-def _encode_table(report: OptimizeReport | RepairReport) -> dict[str, object]:
+def _encode_table(report: OptimizeReport | CleanupReport | RepairReport) -> dict[str, object]:
     """The fields of a report; a type is identified by its `table_key`."""
     return {name: value for name, value in asdict(report).items() if name != "type"}
 
@@ -100,8 +91,7 @@ def _lines_of(report: OptimizeReport, target: Target) -> Iterator[str]:
         yield f"    no index of {each.column} yet: {each.reason}"
 
 
-@command()
-@URI_ARGUMENT
+@command(URI_ARGUMENT, JSON_OPTION)
 @click.option("--keep", type=int, metavar="N", help="Keep the newest N versions of each type.")
 @click.option(
     "--older-than",
@@ -116,16 +106,13 @@ def _lines_of(report: OptimizeReport, target: Target) -> Iterator[str]:
     is_flag=True,
     help="Proceed even if the newest commit is more than a year older than the system clock.",
 )
-@JSON_OPTION
 def cleanup(
     invocation: Invocation,
     *,
-    uri: str | None,
     keep: int | None,
     older_than: timedelta | None,
     is_confirmed: bool,
     trusts_clock: bool,
-    is_json: bool,
 ) -> None:
     """Delete old versions of types that no branch, tag or reader needs.
 
@@ -137,14 +124,11 @@ def cleanup(
             "specify what to keep: --keep 10 for the newest ten versions of each type, "
             "--older-than 7d for younger versions, or both; nothing was deleted"
         )
-    target = invocation.direct_target(uri)
+    target = invocation.direct_target()
     if is_confirmed:
-        invocation.confirm("delete old versions", target, is_json=is_json)
+        invocation.confirm("delete old versions", target)
     invocation.announce("cleanup", target)
-    with (
-        invocation.open_direct(target, read_only=False) as graph,
-        show_waiting("clean up", invocation.environment),
-    ):
+    with invocation.open_direct(target, read_only=False) as graph, invocation.waiting("clean up"):
         reports = graph.cleanup(
             keep, older_than, preview=not is_confirmed, trust_clock=trusts_clock
         )
@@ -154,17 +138,9 @@ def cleanup(
             "uri": target.uri,
             "keep_versions": keep,
             "older_than_secs": age_s,
-            "tables": [
-                {
-                    "table_key": each.table_key,
-                    "bytes_removed": each.bytes_removed,
-                    "old_versions_removed": each.old_versions_removed,
-                    "error": each.error,
-                }
-                for each in reports
-            ],
+            "tables": [_encode_table(each) for each in reports],
         }
-        print_output(payload, _format_cleanup(reports, verb="deleted"), is_json=is_json)
+        invocation.print_output(payload, _format_cleanup(reports, verb="deleted"))
     else:
         for line in _format_cleanup(reports, verb="would delete"):
             print_note(line)
@@ -209,8 +185,7 @@ _DONE_BY_ACTION = {
 }
 
 
-@command()
-@URI_ARGUMENT
+@command(URI_ARGUMENT, JSON_OPTION)
 @click.option(
     "--confirm", "is_confirmed", is_flag=True, help="Adopt changes that left the rows unchanged."
 )
@@ -221,17 +196,10 @@ _DONE_BY_ACTION = {
     help="Make the branches of a moved or copied graph refer to its own files; nothing else.",
 )
 @click.option("--force", "is_forced", is_flag=True, help="With --confirm: adopt all changes.")
-@JSON_OPTION
 def repair(
-    invocation: Invocation,
-    *,
-    uri: str | None,
-    is_confirmed: bool,
-    is_forced: bool,
-    is_relocating: bool,
-    is_json: bool,
+    invocation: Invocation, *, is_confirmed: bool, is_forced: bool, is_relocating: bool
 ) -> None:
-    """Show which types something outside of OmniGraph wrote to, and adopt it if asked.
+    """Show the types that were written outside OmniGraph; with --confirm, adopt the changes.
 
     Interrupted writes are completed or undone first. Exits with 1 if something is refused. A graph
     that was moved or copied with branches needs --relocate once.
@@ -240,15 +208,12 @@ def repair(
         raise click.UsageError("--relocate cannot be combined with --confirm or --force")
     if is_forced and not is_confirmed:
         raise click.UsageError("--force requires --confirm")
-    target = invocation.direct_target(uri)
+    target = invocation.direct_target()
     invocation.announce("repair", target)
     if is_relocating:
-        _relocate(invocation, target, is_json=is_json)
+        _relocate(invocation, target)
         return
-    with (
-        invocation.open_direct(target, read_only=False) as graph,
-        show_waiting("repair", invocation.environment),
-    ):
+    with invocation.open_direct(target, read_only=False) as graph, invocation.waiting("repair"):
         graph.refresh()
         reports = graph.repair(confirm=is_confirmed, force=is_forced)
         actions = {each.action for each in reports}
@@ -261,7 +226,7 @@ def repair(
         "manifest_version": version,
         "tables": [_encode_table(each) for each in reports],
     }
-    print_output(payload, map(_format_repair, reports), is_json=is_json)
+    invocation.print_output(payload, map(_format_repair, reports))
     if "refused" in actions:
         again = write_command("repair", "--confirm", "--force", target=target)
         print_note(
@@ -276,9 +241,9 @@ def repair(
         )
 
 
-def _relocate(invocation: Invocation, target: StoreTarget, *, is_json: bool) -> None:
+def _relocate(invocation: Invocation, target: StoreTarget) -> None:
     invocation.reached, invocation.is_writing = target, True
-    with show_waiting("relocate", invocation.environment):
+    with invocation.waiting("relocate"):
         reports = omnigraph.relocate(target.uri)
     lines = [
         f"branch '{each.branch}': now refers to this graph, no longer to {each.old_place} "
@@ -287,7 +252,7 @@ def _relocate(invocation: Invocation, target: StoreTarget, *, is_json: bool) -> 
     ]
     payload = {"uri": target.uri, "branches": [asdict(each) for each in reports]}
     nothing = ["every branch refers to this graph; nothing was rewritten"]
-    print_output(payload, lines or nothing, is_json=is_json)
+    invocation.print_output(payload, lines or nothing)
 
 
 def _format_repair(report: RepairReport) -> str:
@@ -305,20 +270,18 @@ _COLOUR_BY_SEVERITY = {
 }
 
 
-@command()
-@URI_ARGUMENT
+@command(URI_ARGUMENT, JSON_OPTION)
 @click.option("--quick", "is_quick", is_flag=True, help="Do not check rows.")
-@JSON_OPTION
-def doctor(invocation: Invocation, *, uri: str | None, is_quick: bool, is_json: bool) -> None:
+def doctor(invocation: Invocation, *, is_quick: bool) -> None:
     """Check everything that is stored, and show problems and how to fix them.
 
     Changes nothing. Exits with 1 if something is wrong.
     """
-    target = invocation.direct_target(uri)
-    with _open(invocation, target) as graph, show_waiting("examine", invocation.environment):
+    target = invocation.direct_target()
+    with _open(invocation, target) as graph, invocation.waiting("examine"):
         report = graph.doctor(deep=not is_quick)
-    lines = _format_doctor(report, target, standard_output(invocation.environment))
-    print_output(_encode_doctor(report, target), lines, is_json=is_json)
+    lines = _format_doctor(report, target, invocation.terminal)
+    invocation.print_output(_encode_doctor(report, target), lines)
     if not report.is_healthy:
         sys.exit(1)
 
@@ -376,16 +339,14 @@ def _format_doctor(report: DoctorReport, target: Target, terminal: Terminal) -> 
     yield terminal.paint(summary, colour)
 
 
-@command()
-@URI_ARGUMENT
-@JSON_OPTION
-def recoveries(invocation: Invocation, *, uri: str | None, is_json: bool) -> None:
+@command(URI_ARGUMENT, JSON_OPTION)
+def recoveries(invocation: Invocation) -> None:
     """List interrupted writes and how each was recovered, oldest first."""
-    with invocation.open(invocation.target(uri), read_only=True) as graph:
+    with invocation.open_to_read() as graph:
         found = graph.recoveries()
     output: RecoveryList = {"recoveries": [recovery_output(each) for each in found]}
     lines = [_format_recovery(each) for each in found] or ["no recoveries"]
-    print_output(output, lines, is_json=is_json)
+    invocation.print_output(output, lines)
 
 
 def _format_recovery(recovery: Recovery) -> str:
@@ -400,28 +361,26 @@ def _format_recovery(recovery: Recovery) -> str:
     return f"{summary_line}: {moved}" if moved else summary_line
 
 
-@command()
-@URI_ARGUMENT
-@JSON_OPTION
-def check(invocation: Invocation, *, uri: str | None, is_json: bool) -> None:
+@command(URI_ARGUMENT, JSON_OPTION)
+def check(invocation: Invocation) -> None:
     """Check that a folder or bucket can store a graph.
 
     Works below a new prefix, `__omnigraph_check/…`, and removes it afterwards; touches nothing
     else. No graph needs to exist. Exits with 1 if a check fails.
     """
-    target = invocation.direct_target(uri)
+    target = invocation.direct_target()
     # Imported by name, because help needs neither module.
     locations, checks = map(
         import_module, ("omnigraph.storage.locations", "omnigraph.storage.check")
     )
     options = make_storage_options(invocation.environment, {})
-    with show_waiting("check the storage", invocation.environment):
+    with invocation.waiting("check the storage"):
         trial: CheckReport = checks.check_storage(
             locations.parse_location(target.uri, storage_options=options),
             id=SystemRuntime().new_id(),
             open_store=checks.open_durably,
         )
-    lines = _format_storage_check(trial, standard_output(invocation.environment))
+    lines = _format_storage_check(trial, invocation.terminal)
     probes = [
         {
             "probe": each.name,
@@ -438,7 +397,7 @@ def check(invocation: Invocation, *, uri: str | None, is_json: bool) -> None:
         "complete": trial.is_complete,
         "probes": probes,
     }
-    print_output(payload, lines, is_json=is_json)
+    invocation.print_output(payload, lines)
     if not trial.is_passed:
         sys.exit(1)
 
@@ -454,9 +413,9 @@ def _format_storage_check(trial: CheckReport, terminal: Terminal) -> Iterator[st
         yield f"      a graph needs that {each.promise}"
         yield f"      -> {each.advice}"
     if trial.is_passed:
-        yield terminal.paint(f"{trial.uri} can hold a graph", Colour.GREEN)
+        yield terminal.paint(f"{trial.uri} can store a graph", Colour.GREEN)
     elif trial.is_complete:
-        yield terminal.paint(f"{trial.uri} cannot safely hold a graph", Colour.RED)
+        yield terminal.paint(f"{trial.uri} cannot safely store a graph", Colour.RED)
     else:
         yield terminal.paint(
             f"{trial.uri} cannot be used; the other checks were skipped", Colour.RED

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, Unpack
 
 import click
 import yaml
@@ -25,6 +25,7 @@ from omnigraph.cli.options import (
     JSON_OPTION,
     KEY_OPTION,
     URI_OPTION,
+    WriteConditions,
 )
 from omnigraph.cli.output import (
     PLAIN,
@@ -37,11 +38,9 @@ from omnigraph.cli.output import (
     print_json,
     print_line,
     print_note,
-    print_output,
     print_pieces,
     show_name,
     show_value,
-    show_waiting,
     standard_error,
     standard_output,
 )
@@ -173,7 +172,7 @@ def _view_versions(conflict: Conflict, terminal: Terminal) -> Iterator[str]:
     if all(version is None for version in versions):
         return
     names = _list_names(versions)
-    absence = "not there" if conflict.base is None else "deleted"
+    absence = "absent" if conflict.base is None else "deleted"
     heads = [
         side if version is not None else f"{side} ({absence})"
         for side, version in zip(_SIDES, versions, strict=True)
@@ -243,7 +242,6 @@ class _Report:
     is_dry_run: bool
     granularity: str
     decisions_path: str | None
-    is_json: bool
 
     @property
     def is_piped(self) -> bool:
@@ -252,18 +250,18 @@ class _Report:
 
     def show(self, done: MergeResult, *, actor: str | None) -> None:
         """Print what was merged, or would be; exits with 1 for the conflicts of a dry run."""
-        if self.is_json:
+        if self.invocation.is_json:
             print_json(merge_output(done, source=self.source, target=self.into, actor=actor))
         if done.conflicts:
             self._write_decisions(done.conflicts)
-            if not self.is_json:
+            if not self.invocation.is_json:
                 self._show_conflicts(done.conflicts)
             raise click.exceptions.Exit(1)
         if self.is_piped:
             print_note("there are no conflicts")
         elif self.decisions_path is not None:
             print_note(f"there are no conflicts; '{self.decisions_path}' was not written")
-        if not self.is_json:
+        if not self.invocation.is_json:
             verb = "would merge" if self.is_dry_run else "merged"
             say = print_note if self.is_piped else print_line
             say(f"{verb} {show_name(self.source)} into {show_name(self.into)}: {done.outcome}")
@@ -273,7 +271,7 @@ class _Report:
         self._write_decisions(conflicts)
         problem = f"{self._headline(conflicts)}; {show_name(self.into)} is unchanged"
         print_note(f"Error: {problem}")
-        if self.is_json:
+        if self.invocation.is_json:
             body: MergeOutput = {
                 "source": self.source,
                 "target": self.into,
@@ -315,10 +313,10 @@ class _Report:
             yield "`choice` is source or target; or give a `row` with all values instead."
             yield f"To generate such a file, add --write-decisions {path}."
         elif self.is_piped:
-            yield f"The output has an entry for each; save it as {path}, say, and set all choices."
+            yield f"The output has an entry for each; save it as {path} and set all choices."
         else:
             yield f"{path} has an entry for each; set the choice of all of them."
-        yield "Then type:"
+        yield "Then run:"
         yield ""
         granularity = None if self.granularity == "row" else self.granularity
         options = write_options(
@@ -336,10 +334,12 @@ class _Report:
             expand_home(self.decisions_path).write_text(text, encoding="utf-8")
 
 
-@command()
+@command(IF_COMMIT_OPTION, KEY_OPTION, JSON_OPTION)
 @click.argument("source")
 @URI_OPTION
-@click.option("--into", default="main", show_default=True, metavar="BRANCH", help="Where to.")
+@click.option(
+    "--into", default="main", show_default=True, metavar="BRANCH", help="The branch to merge into."
+)
 @click.option("--dry-run", "is_dry_run", is_flag=True, help="Only report the outcome.")
 @click.option(
     "--granularity",
@@ -360,14 +360,10 @@ class _Report:
     metavar="FILE",
     help="Write a template for decisions to a new file; `-` is stdout.",
 )
-@IF_COMMIT_OPTION
-@KEY_OPTION
-@JSON_OPTION
 def merge(  # noqa: PLR0913  # one per flag
     invocation: Invocation,
     *,
     source: str,
-    uri: str | None,
     into: str,
     is_dry_run: bool,
     granularity: str,
@@ -375,7 +371,6 @@ def merge(  # noqa: PLR0913  # one per flag
     decisions_path: str | None,
     if_commit: str | None,
     idempotency_key: str | None,
-    is_json: bool,
 ) -> None:
     """Merge the branch SOURCE into another branch, or preview the merge.
 
@@ -383,9 +378,9 @@ def merge(  # noqa: PLR0913  # one per flag
     merged.
     """
     is_piped = decisions_path == STANDARD_OUTPUT
-    if is_piped and is_json:
+    if is_piped and invocation.is_json:
         raise click.UsageError("--json and --write-decisions - are mutually exclusive")
-    target = invocation.target(uri)
+    target = invocation.target(invocation.uri)
     resolve = None
     if resolve_path is not None:
         decided = read_source(resolve_path)
@@ -398,9 +393,7 @@ def merge(  # noqa: PLR0913  # one per flag
     if not is_dry_run:
         # The same function implements `omnigraph branch merge`.
         invocation.announce(click.get_current_context().command_path.partition(" ")[2], target)
-    report = _Report(
-        invocation, target, source, into, is_dry_run, granularity, decisions_path, is_json
-    )
+    report = _Report(invocation, target, source, into, is_dry_run, granularity, decisions_path)
     with invocation.open(target, read_only=is_dry_run) as graph:
         run = partial(
             graph.merge,
@@ -411,7 +404,7 @@ def merge(  # noqa: PLR0913  # one per flag
             if_commit=if_commit,
         )
         try:
-            with show_waiting(f"merge {source}", invocation.environment):
+            with invocation.waiting(f"merge {source}"):
                 done = run(
                     dry_run=is_dry_run, idempotency_key=None if is_dry_run else idempotency_key
                 )
@@ -425,58 +418,34 @@ def merge(  # noqa: PLR0913  # one per flag
         report.show(done, actor=graph.actor)
 
 
-@command()
+@command(URI_OPTION, BRANCH_OPTION, IF_COMMIT_OPTION, KEY_OPTION, JSON_OPTION)
 @click.argument("commit")
-@URI_OPTION
-@BRANCH_OPTION
-@IF_COMMIT_OPTION
-@KEY_OPTION
-@JSON_OPTION
 def revert(
-    invocation: Invocation,
-    *,
-    commit: str,
-    uri: str | None,
-    branch: str,
-    if_commit: str | None,
-    idempotency_key: str | None,
-    is_json: bool,
+    invocation: Invocation, *, commit: str, branch: str, **conditions: Unpack[WriteConditions]
 ) -> None:
-    """Undo the changes of COMMIT on a branch, as a new commit; later commits stay."""
+    """Undo the changes of COMMIT on a branch, as a new commit; later commits remain."""
 
     def run(graph: AnyGraph) -> MergeResult:
-        return graph.revert(
-            commit, branch=branch, if_commit=if_commit, idempotency_key=idempotency_key
-        )
+        return graph.revert(commit, branch=branch, **conditions)
 
-    _replay(invocation, uri, run, verb="revert", commit=commit, branch=branch, is_json=is_json)
+    _replay(invocation, run, verb="revert", commit=commit, branch=branch)
 
 
-@command()
+@command(IF_COMMIT_OPTION, KEY_OPTION, JSON_OPTION)
 @click.argument("commit")
 @URI_OPTION
-@click.option("--onto", default="main", show_default=True, metavar="BRANCH", help="Where to.")
-@IF_COMMIT_OPTION
-@KEY_OPTION
-@JSON_OPTION
+@click.option(
+    "--onto", default="main", show_default=True, metavar="BRANCH", help="The branch to change."
+)
 def cherry_pick(
-    invocation: Invocation,
-    *,
-    commit: str,
-    uri: str | None,
-    onto: str,
-    if_commit: str | None,
-    idempotency_key: str | None,
-    is_json: bool,
+    invocation: Invocation, *, commit: str, onto: str, **conditions: Unpack[WriteConditions]
 ) -> None:
     """Apply the changes of COMMIT to a branch, as a new commit."""
 
     def run(graph: AnyGraph) -> MergeResult:
-        return graph.cherry_pick(
-            commit, onto=onto, if_commit=if_commit, idempotency_key=idempotency_key
-        )
+        return graph.cherry_pick(commit, onto=onto, **conditions)
 
-    _replay(invocation, uri, run, verb="cherry-pick", commit=commit, branch=onto, is_json=is_json)
+    _replay(invocation, run, verb="cherry-pick", commit=commit, branch=onto)
 
 
 _DONE_BY_VERB = {"revert": "reverted", "cherry-pick": "picked"}
@@ -484,20 +453,17 @@ _DONE_BY_VERB = {"revert": "reverted", "cherry-pick": "picked"}
 
 def _replay(
     invocation: Invocation,
-    uri: str | None,
     run: Callable[[AnyGraph], MergeResult],
     *,
     verb: str,
     commit: str,
     branch: str,
-    is_json: bool,
 ) -> None:
     """Run a revert or a cherry-pick; conflicts are shown side by side and cannot be resolved."""
-    target = invocation.target(uri)
-    invocation.announce(verb, target)
-    with invocation.open(target, read_only=False) as graph:
+    target = invocation.target(invocation.uri)
+    with invocation.open_to_write(verb, target) as graph:
         try:
-            with show_waiting(verb, invocation.environment):
+            with invocation.waiting(verb):
                 done = run(graph)
         except MergeConflictError as error:
             count = len(error.conflicts)
@@ -505,7 +471,7 @@ def _replay(
                 f"Error: {count:,} {plural(count, 'row')} changed on {show_name(branch)} since; "
                 f"{show_name(branch)} is unchanged"
             )
-            if is_json:
+            if invocation.is_json:
                 print_json(error_body(error, message=str(error)))
                 raise click.exceptions.Exit(1) from error
             print_note("")
@@ -518,4 +484,4 @@ def _replay(
     lines = [f"{_DONE_BY_VERB[verb]} {show_name(commit)} on {show_name(branch)}: {done.outcome}"]
     if done.commit_id is not None:
         lines.append(f"commit: {done.commit_id}")
-    print_output(output, lines, is_json=is_json)
+    invocation.print_output(output, lines)

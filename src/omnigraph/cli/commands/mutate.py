@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
@@ -27,8 +27,9 @@ from omnigraph.cli.options import (
     IF_COMMIT_OPTION,
     JSON_OPTION,
     KEY_OPTION,
+    WriteConditions,
 )
-from omnigraph.cli.output import print_output, show_count, show_waiting
+from omnigraph.cli.output import show_count
 from omnigraph.compiler.query.parser import get_single_query_name
 from omnigraph.http.encode import encode_mutation
 
@@ -36,17 +37,18 @@ if TYPE_CHECKING:
     from omnigraph.engine.results import MutationResult
 
 
-@command()
+@command(
+    QUERY_OPTION,
+    TEXT_OPTION,
+    PARAMS_OPTION,
+    PARAMS_FILE_OPTION,
+    BRANCH_OPTION,
+    EMBED_OPTION,
+    IF_COMMIT_OPTION,
+    KEY_OPTION,
+    JSON_OPTION,
+)
 @click.argument("name", required=False)
-@QUERY_OPTION
-@TEXT_OPTION
-@PARAMS_OPTION
-@PARAMS_FILE_OPTION
-@BRANCH_OPTION
-@EMBED_OPTION
-@IF_COMMIT_OPTION
-@KEY_OPTION
-@JSON_OPTION
 def mutate(  # noqa: PLR0913  # its flags
     invocation: Invocation,
     *,
@@ -57,9 +59,7 @@ def mutate(  # noqa: PLR0913  # its flags
     params_path: str | None,
     branch: str,
     embed: str | None,
-    if_commit: str | None,
-    idempotency_key: str | None,
-    is_json: bool,
+    **conditions: Unpack[WriteConditions],
 ) -> None:
     """Run a mutation as one commit, or change nothing.
 
@@ -76,29 +76,21 @@ def mutate(  # noqa: PLR0913  # its flags
         with invocation.open_served(served, read_only=False) as remote:
             # Imported by name, because the engine is slow to import and help does not need it.
             part = import_module("omnigraph.client.remote")
-            with show_waiting("mutate", invocation.environment):
+            with invocation.waiting("mutate"):
                 done: MutationResult = part.run_mutation(
                     remote,
                     stored,
                     params,
                     branch=branch,
-                    if_commit=if_commit,
-                    idempotency_key=idempotency_key,
                     embed=embed,
+                    **conditions,
                 )
             output = encode_mutation(done, branch=branch, query_name=stored, actor=remote.actor)
     else:
-        invocation.announce("mutate", target)
-        with invocation.open(target, read_only=False) as graph:
-            with attach_path(text, query_path), show_waiting("mutate", invocation.environment):
+        with invocation.open_to_write("mutate", target) as graph:
+            with attach_path(text, query_path), invocation.waiting("mutate"):
                 done = graph.mutate(
-                    text,
-                    params,
-                    name=name,
-                    branch=branch,
-                    if_commit=if_commit,
-                    idempotency_key=idempotency_key,
-                    embed=embed,
+                    text, params, name=name, branch=branch, embed=embed, **conditions
                 )
             ran = get_single_query_name(text) if name is None else name
             output = encode_mutation(done, branch=branch, query_name=ran, actor=graph.actor)
@@ -109,4 +101,4 @@ def mutate(  # noqa: PLR0913  # its flags
     ]
     if output["actor_id"] is not None:
         lines.append(f"actor_id: {output['actor_id']}")
-    print_output(output, lines, is_json=is_json)
+    invocation.print_output(output, lines)

@@ -218,9 +218,7 @@ _BUNDLE_OPTION = click.option(
 )
 
 
-@command()
-@_CONFIG_OPTION
-@_BUNDLE_OPTION
+@command(_CONFIG_OPTION, _BUNDLE_OPTION)
 def validate(invocation: Invocation, *, config: str | None, bundle: str | None) -> None:
     """Check that a policy can be read and that its rules are valid."""
     chosen = _open(invocation, config=config, bundle=bundle)
@@ -276,7 +274,7 @@ def test(
 @command()
 @_CONFIG_OPTION
 @_BUNDLE_OPTION
-@click.option("--actor", required=True, metavar="ACTOR", help="Who asks.")
+@click.option("--actor", required=True, metavar="ACTOR", help="The actor of the request.")
 @click.option("--action", required=True, metavar="ACTION", help="The action, such as `change`.")
 @click.option("--branch", metavar="BRANCH", help="The branch that is read or changed.")
 @click.option(

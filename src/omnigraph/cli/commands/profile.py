@@ -19,12 +19,12 @@ from omnigraph.cli.config import Defaults, Format, OperatorConfig, Profile
 from omnigraph.cli.credentials import remove_token, require_name, store_token
 from omnigraph.cli.invocation import Invocation, list_server_graphs
 from omnigraph.cli.options import JSON_OPTION
-from omnigraph.cli.output import CommandError, print_line, print_note, print_output
+from omnigraph.cli.output import CommandError, print_line, print_note
 from omnigraph.cli.targets import (
     ClusterScope,
     Scope,
-    ServerScope,
-    StoreScope,
+    ServedTarget,
+    StoreTarget,
     active_profile,
     get_profile,
     require_one_binding,
@@ -46,9 +46,8 @@ class _Listed(TypedDict):
     active: bool
 
 
-@command()
-@JSON_OPTION
-def list_profiles(invocation: Invocation, *, is_json: bool) -> None:
+@command(JSON_OPTION)
+def list_profiles(invocation: Invocation) -> None:
     """List the profiles, including unusable ones; `*` marks the active one."""
     config = invocation.config
     active = active_profile(invocation.flags, invocation.environment)
@@ -56,15 +55,14 @@ def list_profiles(invocation: Invocation, *, is_json: bool) -> None:
         _describe(name, profile, config, is_active=name == active)
         for name, profile in config.profiles.items()
     ]
-    print_output([*listed], map(_view_listed, listed), is_json=is_json)
-    if not listed and not is_json:
+    invocation.print_output([*listed], map(_view_listed, listed))
+    if not listed and not invocation.is_json:
         print_note(f"no profiles in {invocation.config_path}")
 
 
-@command()
+@command(JSON_OPTION)
 @click.argument("name", required=False)
-@JSON_OPTION
-def show(invocation: Invocation, name: str | None, *, is_json: bool) -> None:
+def show(invocation: Invocation, name: str | None) -> None:
     """Show what the profile NAME addresses.
 
     Without NAME: the active profile, or the defaults if there is none.
@@ -80,16 +78,17 @@ def show(invocation: Invocation, name: str | None, *, is_json: bool) -> None:
     else:
         kind, target = require_one_binding(chosen, get_profile(chosen, config))
         scope = scope_of_profile(chosen, graph=None, config=config)
+    endpoint, graph = _endpoint_of(scope)
     payload = {
         "name": "(defaults)" if chosen is None else chosen,
         "scope_kind": kind,
         "target": target,
-        "endpoint": _endpoint_of(scope),
-        "default_graph": scope.graph if isinstance(scope, ServerScope | ClusterScope) else None,
+        "endpoint": endpoint,
+        "default_graph": graph,
         "output_format": str(config.defaults.output or Format.TABLE),
     }
     lines = [f"{key}: {'-' if value is None else value}" for key, value in payload.items()]
-    print_output(payload, lines, is_json=is_json)
+    invocation.print_output(payload, lines)
 
 
 def _describe(name: str, profile: Profile, config: OperatorConfig, *, is_active: bool) -> _Listed:
@@ -124,23 +123,23 @@ def _default_binding(defaults: Defaults) -> tuple[str, str | None]:
     return ("none", None) if defaults.store is None else ("store", defaults.store)
 
 
-def _endpoint_of(scope: Scope | None) -> str | None:
+def _endpoint_of(scope: Scope | None) -> tuple[str | None, str | None]:
+    """The address of a scope, and its graph if it names one."""
     match scope:
         case None:
-            return None
-        case ServerScope(url=url):
-            return url
-        case ClusterScope(root=root):
-            return root
-        case StoreScope(uri=uri):
-            return uri
+            return None, None
+        case ServedTarget(base_url=url, graph_id=graph):
+            return url, graph
+        case ClusterScope(root=root, graph=graph):
+            return root, graph
+        case StoreTarget(uri=uri):
+            return uri, None
 
 
-@command()
+@command(JSON_OPTION)
 @click.argument("name")
 @click.option("--token", metavar="TOKEN", help="The token; by default, a line is read from stdin.")
-@JSON_OPTION
-def login(invocation: Invocation, name: str, token: str | None, *, is_json: bool) -> None:
+def login(invocation: Invocation, name: str, token: str | None) -> None:
     """Store the token of the server NAME in a file that only you can read.
 
     Other users of this machine may see `--token` while the command runs; they cannot see stdin.
@@ -158,19 +157,18 @@ def login(invocation: Invocation, name: str, token: str | None, *, is_json: bool
             "is used when it is added"
         )
     output = {"server": name, "credentials_path": str(path), "declared": is_declared}
-    print_output(output, [f"stored the token of {name} in {path}"], is_json=is_json)
+    invocation.print_output(output, [f"stored the token of {name} in {path}"])
 
 
-@command()
+@command(JSON_OPTION)
 @click.argument("name")
-@JSON_OPTION
-def logout(invocation: Invocation, name: str, *, is_json: bool) -> None:
+def logout(invocation: Invocation, name: str) -> None:
     """Delete the stored token of the server NAME, if there is one."""
     require_name(name)
     path = invocation.credentials_path
     remove_token(path, name)
     output = {"server": name, "credentials_path": str(path)}
-    print_output(output, [f"removed the token of {name} from {path}"], is_json=is_json)
+    invocation.print_output(output, [f"removed the token of {name} from {path}"])
 
 
 def _read_line(name: str) -> str:
@@ -182,16 +180,13 @@ def _read_line(name: str) -> str:
         raise CommandError("the token is not valid text; nothing was stored") from error
 
 
-@command()
+@command(JSON_OPTION)
 @click.option("--uri", metavar="URL", help="The server, instead of --server.")
-@JSON_OPTION
-def list_graphs(invocation: Invocation, uri: str | None, *, is_json: bool) -> None:
+def list_graphs(invocation: Invocation) -> None:
     """List the graphs that a server serves."""
-    served = sorted(
-        list_server_graphs(invocation.server_target(uri)), key=lambda each: each.graph_id
-    )
+    served = sorted(list_server_graphs(invocation.server_target()), key=lambda each: each.graph_id)
     output = {"graphs": [{"graph_id": each.graph_id, "uri": each.uri} for each in served]}
-    print_output(output, [f"{each.graph_id} {each.uri}" for each in served], is_json=is_json)
+    invocation.print_output(output, [f"{each.graph_id} {each.uri}" for each in served])
 
 
 @command()

@@ -21,7 +21,7 @@ from omnigraph.cli.command import command
 from omnigraph.cli.inputs import STANDARD_OUTPUT, expand_home, read_source
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import JSON_OPTION, URI_ARGUMENT
-from omnigraph.cli.output import CommandError, print_note, print_output, print_pieces
+from omnigraph.cli.output import CommandError, print_note, print_pieces
 from omnigraph.cli.targets import ServedTarget, StoreTarget
 from omnigraph.compiler.compile import compile_schema
 from omnigraph.compiler.lint import LintReport, encode_report, kind_of, lint_queries
@@ -134,19 +134,17 @@ def _view_text(label: str, text: str | None) -> Iterator[str]:
         yield f"{' ' * len(heading)}{line}"
 
 
-@command()
-@JSON_OPTION
-def list_all(invocation: Invocation, *, is_json: bool) -> None:
+@command(JSON_OPTION)
+def list_all(invocation: Invocation) -> None:
     """List the stored queries that a cluster has applied."""
     served = cluster_queries.read_queries(invocation.cluster_scope(), invocation.environment)
     _warn(served.left_out)
     listed = [list_query(each.source, graph=each.graph, name=each.name) for each in served.texts]
-    print_output({"queries": listed}, view_queries(listed), is_json=is_json)
+    invocation.print_output({"queries": listed}, view_queries(listed))
 
 
-@command()
-@JSON_OPTION
-def validate(invocation: Invocation, *, is_json: bool) -> None:
+@command(JSON_OPTION)
+def validate(invocation: Invocation) -> None:
     """Check the stored queries of a cluster against the current schemas of its graphs.
 
     Exits with 1 if a query is no longer valid.
@@ -158,7 +156,7 @@ def validate(invocation: Invocation, *, is_json: bool) -> None:
         "breakages": [asdict(each) for each in checked.breakages],
         "warnings": [asdict(each) for each in checked.warnings],
     }
-    print_output(payload, _view(checked), is_json=is_json)
+    invocation.print_output(payload, _view(checked))
     if checked.breakages:
         sys.exit(1)
 
@@ -242,8 +240,7 @@ def _view(checked: cluster_queries.QueryCheck) -> Iterator[str]:
 _WORD_BY_SEVERITY = {Severity.ERROR: "ERROR", Severity.WARNING: "WARN ", Severity.INFO: "INFO "}
 
 
-@command()
-@URI_ARGUMENT
+@command(URI_ARGUMENT, JSON_OPTION)
 @click.option("--query", "query_path", required=True, metavar="FILE", help="The .gq file.")
 @click.option(
     "--schema",
@@ -251,21 +248,13 @@ _WORD_BY_SEVERITY = {Severity.ERROR: "ERROR", Severity.WARNING: "WARN ", Severit
     metavar="FILE",
     help="The .pg file, instead of the schema of a graph.",
 )
-@JSON_OPTION
-def lint(
-    invocation: Invocation,
-    *,
-    uri: str | None,
-    query_path: str,
-    schema_path: str | None,
-    is_json: bool,
-) -> None:
+def lint(invocation: Invocation, *, query_path: str, schema_path: str | None) -> None:
     """Check a file of queries against the schema in a file or of a graph.
 
     Exits with 1 if any query is invalid.
     """
     if schema_path is None:
-        target = invocation.direct_target(uri)
+        target = invocation.direct_target()
         with invocation.open_direct(target, read_only=True) as graph:
             schema = Source(f"<schema of {target.uri}>", graph.schema_source)
         schema_source = {"kind": "graph", "uri": target.uri}
@@ -274,7 +263,7 @@ def lint(
         schema_source = {"kind": "file", "path": schema_path}
     report = lint_queries(read_source(query_path), compile_schema(schema))
     payload = encode_report(report, schema_source=schema_source, query_path=query_path)
-    print_output(payload, _view_report(report), is_json=is_json)
+    invocation.print_output(payload, _view_report(report))
     if report.error_count:
         sys.exit(1)
 
@@ -297,8 +286,7 @@ def _view_report(report: LintReport) -> Iterator[str]:
     )
 
 
-@command()
-@URI_ARGUMENT
+@command(URI_ARGUMENT)
 @click.option(
     "--queries",
     metavar="PATH",
@@ -306,16 +294,14 @@ def _view_report(report: LintReport) -> Iterator[str]:
 )
 @click.option("--ad-hoc", is_flag=True, help="Also allow ad-hoc reads.")
 @click.option("--allow-main", is_flag=True, help="Allow writes to `main` that name it explicitly.")
-def mcp(
-    invocation: Invocation, *, uri: str | None, queries: str | None, ad_hoc: bool, allow_main: bool
-) -> None:
+def mcp(invocation: Invocation, *, queries: str | None, ad_hoc: bool, allow_main: bool) -> None:
     """Offer stored queries to an agent as tools of the Model Context Protocol.
 
     The agent's program starts this command and communicates with it over standard input and output.
     Writes go to a separate branch of the agent, which a person merges. For a server, the tools are
     its stored queries, and its policy applies.
     """
-    target = invocation.target(uri)
+    target = invocation.target(invocation.uri)
     if isinstance(target, ServedTarget) and queries is not None:
         raise CommandError("--queries does not apply to a server, which has its own stored queries")
     if isinstance(target, StoreTarget) and queries is None and not ad_hoc:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
@@ -17,14 +17,18 @@ import omnigraph
 from omnigraph.cli.command import command
 from omnigraph.cli.inputs import attach_path, read_source, require_one, require_one_reader_of_input
 from omnigraph.cli.invocation import Invocation
-from omnigraph.cli.options import IF_COMMIT_OPTION, JSON_OPTION, KEY_OPTION, URI_ARGUMENT
+from omnigraph.cli.options import (
+    IF_COMMIT_OPTION,
+    JSON_OPTION,
+    KEY_OPTION,
+    URI_ARGUMENT,
+    WriteConditions,
+)
 from omnigraph.cli.output import (
     CommandError,
     print_json,
     print_line,
-    print_output,
     print_pieces,
-    show_waiting,
 )
 from omnigraph.cli.targets import StoreTarget
 from omnigraph.http.encode import schema_apply_output
@@ -81,22 +85,19 @@ _SCHEMA_OPTION = click.option(
 )
 
 
-@command()
-@URI_ARGUMENT
-@JSON_OPTION
-def show(invocation: Invocation, *, uri: str | None, is_json: bool) -> None:
+@command(URI_ARGUMENT, JSON_OPTION)
+def show(invocation: Invocation) -> None:
     """Print the accepted schema as it was written."""
-    with invocation.open(invocation.target(uri), read_only=True) as graph:
+    with invocation.open_to_read() as graph:
         text = graph.schema_source
-    if is_json:
+    if invocation.is_json:
         output: SchemaOutput = {"schema_source": text}
         print_json(output)
     else:
         print_pieces([text.encode(), b"" if text.endswith("\n") else b"\n"])
 
 
-@command()
-@URI_ARGUMENT
+@command(URI_ARGUMENT, JSON_OPTION)
 @_SCHEMA_OPTION
 @click.option(
     "--from", "accepted_path", metavar="FILE", help="Compare with this .pg file instead of a graph."
@@ -106,28 +107,21 @@ def show(invocation: Invocation, *, uri: str | None, is_json: bool) -> None:
     is_flag=True,
     help="Plan drops that also delete the data from old versions.",
 )
-@JSON_OPTION
 def plan(
-    invocation: Invocation,
-    *,
-    uri: str | None,
-    desired_path: str,
-    accepted_path: str | None,
-    allow_data_loss: bool,
-    is_json: bool,
+    invocation: Invocation, *, desired_path: str, accepted_path: str | None, allow_data_loss: bool
 ) -> None:
     """Show the steps from the accepted schema to another one.
 
     Changes nothing and exits with 0 even when a step is unsupported.
     """
-    require_one({"URI": uri, "--from": accepted_path})
+    require_one({"URI": invocation.uri, "--from": accepted_path})
     require_one_reader_of_input(desired_path, accepted_path)
     desired = read_source(desired_path)
     blockers: tuple[str, ...] = ()
     if accepted_path is not None:
         place, accepted = accepted_path, read_source(accepted_path)
     else:
-        target = invocation.direct_target(uri)
+        target = invocation.direct_target()
         with invocation.open_direct(target, read_only=True) as graph:
             place, accepted = target.uri, Source("<accepted>", graph.schema_source)
             # Planning here first makes errors in the text name the file.
@@ -147,41 +141,32 @@ def plan(
         *(f"blocked: {each}" for each in blockers),
         *_view_steps(found),
     ]
-    print_output(output, lines, is_json=is_json)
+    invocation.print_output(output, lines)
 
 
-@command()
-@URI_ARGUMENT
+@command(URI_ARGUMENT, IF_COMMIT_OPTION, KEY_OPTION, JSON_OPTION)
 @_SCHEMA_OPTION
 @click.option("--allow-data-loss", is_flag=True, help="Also delete dropped data from old versions.")
-@IF_COMMIT_OPTION
-@KEY_OPTION
-@JSON_OPTION
 def apply(
     invocation: Invocation,
     *,
-    uri: str | None,
     desired_path: str,
     allow_data_loss: bool,
-    if_commit: str | None,
-    idempotency_key: str | None,
-    is_json: bool,
+    **conditions: Unpack[WriteConditions],
 ) -> None:
-    """Make a schema the graph's as one commit, or change nothing."""
-    target = invocation.target(uri)
+    """Apply a schema to the graph as one commit, or change nothing."""
+    target = invocation.target(invocation.uri)
     desired = read_source(desired_path)
     if isinstance(target, StoreTarget):
         require_not_managed(target.uri, action="`schema apply`", environment=invocation.environment)
-    invocation.announce("schema apply", target)
-    with invocation.open(target, read_only=False) as graph:
-        planned = None if is_json else _plan_apply(graph, desired, allow_data_loss=allow_data_loss)
-        with attach_path(desired.text, desired_path), show_waiting("apply", invocation.environment):
-            done = graph.apply_schema(
-                desired.text,
-                allow_data_loss=allow_data_loss,
-                if_commit=if_commit,
-                idempotency_key=idempotency_key,
-            )
+    with invocation.open_to_write("schema apply", target) as graph:
+        planned = (
+            None
+            if invocation.is_json
+            else _plan_apply(graph, desired, allow_data_loss=allow_data_loss)
+        )
+        with attach_path(desired.text, desired_path), invocation.waiting("apply"):
+            done = graph.apply_schema(desired.text, allow_data_loss=allow_data_loss, **conditions)
         try:
             version = graph.snapshot(MAIN).commit.manifest_version
         except ForbiddenError:
@@ -194,7 +179,7 @@ def apply(
         f"applied: {'yes' if done.applied else 'no'}",
         *_view_steps(planned if done.steps else None),
     ]
-    print_output(output, lines, is_json=is_json)
+    invocation.print_output(output, lines)
 
 
 def _plan_apply(graph: AnyGraph, desired: Source, *, allow_data_loss: bool) -> MigrationPlan | None:
@@ -215,19 +200,17 @@ def _view_steps(planned: MigrationPlan | None) -> list[str]:
 @click.argument("uri")
 @click.option("--schema", "schema_path", required=True, metavar="FILE", help="The .pg file.")
 @click.option("--force", is_flag=True, help="Delete the existing graph and its history first.")
-def init(invocation: Invocation, *, uri: str, schema_path: str, force: bool) -> None:
+def init(invocation: Invocation, *, schema_path: str, force: bool) -> None:
     """Create a graph at URI, a new or empty folder.
 
     --force replaces an existing graph and keeps other files beside it. A graph that has commits is
     deleted only after a confirmation, or with --yes.
     """
-    target = invocation.reached = invocation.direct_target(uri)
+    target = invocation.reached = invocation.direct_target()
     schema = read_source(schema_path)
     require_not_managed(target.uri, action="`init`", environment=invocation.environment)
     if force and _holds_commits(target.uri):
-        invocation.confirm(
-            "delete the graph and its history", target, is_json=False, confirms_locally=True
-        )
+        invocation.confirm("delete the graph and its history", target, confirms_locally=True)
     with attach_path(schema.text, schema_path):
         omnigraph.init(target.uri, schema.text, force=force).close()
     print_line(f"initialized {target.uri}")

@@ -11,10 +11,10 @@ from collections.abc import Collection, Generator, Iterator
 
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.results import Blob
-from omnigraph.http.encode import LineSelection, select_lines
+from omnigraph.http.encode import LineSelection, join_lines, select_lines
 from omnigraph.http.responses import EntityOutput
 from omnigraph.model.errors import ForbiddenError, plural
-from omnigraph.model.limits import BLOB_PIECE_BYTES, EXPORT_PIECE_CHARACTERS
+from omnigraph.model.limits import BLOB_PIECE_BYTES
 from omnigraph.model.names import BranchName
 from omnigraph.model.ports import Action
 from omnigraph.server.context import (
@@ -196,17 +196,8 @@ def _require_known(keys: Collection[str], graph: Graph, *, branch: BranchName) -
 
 def _join(lines: Iterator[str], selection: LineSelection) -> Generator[bytes]:
     """The lines in pieces; closing the iterator early releases the rows."""
-    held: list[str] = []
-    size = 0
     try:
-        for line in selection.keep(lines):
-            held.append(line)
-            size += len(line)
-            if size >= EXPORT_PIECE_CHARACTERS:
-                yield "\n".join([*held, ""]).encode()
-                held, size = [], 0
-        if held:
-            yield "\n".join([*held, ""]).encode()
+        yield from join_lines(selection.keep(lines))
     finally:
         if isinstance(lines, Generator):
             lines.close()

@@ -14,8 +14,6 @@ from omnigraph.engine.graph import Graph
 from omnigraph.engine.results import MergeResult
 from omnigraph.http.arrow import ARROW, accepts_arrow, encode_change_set
 from omnigraph.http.encode import (
-    branch_created,
-    branch_deleted,
     commit_changes_output,
     commit_output,
     diff_output,
@@ -315,7 +313,8 @@ async def create_branch(call: RequestContext, body: BranchRequest) -> Response:
     name, base = parse_branch_name(body.name), parse_branch(body.base)
     if_commit = call.get(IF_COMMIT)
     await call.run(lambda graph: graph.create_branch(name, base=base, if_commit=if_commit))
-    return json_response(branch_created(uri=call.uri, base=base, name=name, actor=call.actor))
+    output: BranchCreated = {"uri": call.uri, "from": base, "name": name, "actor_id": call.actor}
+    return json_response(output)
 
 
 @route(
@@ -330,7 +329,7 @@ async def delete_branch(call: RequestContext) -> Response:
     """Delete a branch and the commits that only it contains."""
     name, if_commit = parse_branch_name(call.name("branch")), call.get(IF_COMMIT)
     await call.run(lambda graph: graph.delete_branch(name, if_commit=if_commit))
-    return json_response(branch_deleted(uri=call.uri, name=name, actor=call.actor))
+    return json_response(BranchDeleted(uri=call.uri, name=name, actor_id=call.actor))
 
 
 @route_with_body(
