@@ -18,22 +18,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
 
-from omnigraph.compiler.ir import (
-    Aggregate,
-    Bm25,
-    ColumnReference,
-    Constant,
-    EntityId,
-    Nearest,
-    Now,
-    ParameterValue,
-    PropertyValue,
-    Ranking,
-    ReadIR,
-    Rrf,
-    SortKey,
-)
-from omnigraph.compiler.ir import Column as Returned
+from omnigraph.compiler import ir
 from omnigraph.engine.read.ordering import order_keys
 from omnigraph.engine.read.output import Window as ResultWindow
 from omnigraph.engine.read.plan import counts_rows, ranked_variable
@@ -274,16 +259,16 @@ def _collect(frame: DataFrame) -> pa.Table:
 class Output:
     """Computes the result of one read from its matched rows."""
 
-    ir: ReadIR
+    read: ir.ReadIR
     ordering_variables: tuple[str, ...]
     window: ResultWindow
     entities: Entities
 
     def frame(self, part: Relation) -> DataFrame:
         """The result, with columns named by `column_name`."""
-        if self.ir.is_aggregate:
+        if self.read.is_aggregate:
             return self._grouped(part)
-        if self.ir.is_distinct:
+        if self.read.is_distinct:
             return self._distinct(part)
         return self._plain(part)
 
@@ -291,17 +276,17 @@ class Output:
 
     def _plain(self, part: Relation) -> DataFrame:
         frame, keys = part.frame, list[Column]()
-        if self.ir.ranking is not None:
+        if self.read.ranking is not None:
             frame, order = rank_rows(
                 frame,
-                self._ranked_by(self.ir.ranking),
-                id=id_column(ranked_variable(self.ir.ranking)),
+                self._ranked_by(self.read.ranking),
+                id=id_column(ranked_variable(self.read.ranking)),
                 place=_PLACE,
                 score=_SCORE,
                 wanted=self.window.stop,
             )
             keys += order
-        keys += [self._sort_key(each) for each in self.ir.order]
+        keys += [self._sort_key(each) for each in self.read.order]
         keys += [f.col(id_column(name)).asc_nulls_first() for name in self.ordering_variables]
         if part.is_weighted:
             # Repeat each row by its weight, but not beyond the end of the window.
@@ -313,26 +298,26 @@ class Output:
         ordered = frame.orderBy(*keys) if keys else frame
         shown = [
             self._value(each).cast(spark_type(each.type)).alias(column_name(number))
-            for number, each in enumerate(self.ir.columns)
+            for number, each in enumerate(self.read.columns)
         ]
         return _cut(ordered, self.window).select(*shown)
 
-    def _ranked_by(self, ranking: Ranking) -> RankedBy:
+    def _ranked_by(self, ranking: ir.Ranking) -> RankedBy:
         match ranking:
-            case Nearest() | Bm25():
+            case ir.Nearest() | ir.Bm25():
                 return self._ranker(ranking)
-            case Rrf(primary, secondary, k):
+            case ir.Rrf(primary, secondary, k):
                 constant = fusion_constant(k, self.entities.expressions.inputs)
                 return Fused(self._ranker(primary), self._ranker(secondary), constant)
 
-    def _ranker(self, ranking: Nearest | Bm25) -> ByDistance | ByRelevance:
+    def _ranker(self, ranking: ir.Nearest | ir.Bm25) -> ByDistance | ByRelevance:
         column = self.entities.searches[ranking]
-        return ByDistance(column) if isinstance(ranking, Nearest) else ByRelevance(column)
+        return ByDistance(column) if isinstance(ranking, ir.Nearest) else ByRelevance(column)
 
-    def _sort_key(self, key: SortKey) -> Column:
+    def _sort_key(self, key: ir.SortKey) -> Column:
         expression = key.expression
-        if isinstance(expression, ColumnReference):
-            column = self.ir.columns[expression.position]
+        if isinstance(expression, ir.ColumnReference):
+            column = self.read.columns[expression.position]
             value, type = self._value(column), column.type
         else:
             value, type = self.entities.expressions.value(expression), expression.type
@@ -342,9 +327,9 @@ class Output:
 
     def _grouped(self, part: Relation) -> DataFrame:
         keys, columns = list[tuple[str, Column]](), list[AggregateColumn]()
-        for number, column in enumerate(self.ir.columns):
+        for number, column in enumerate(self.read.columns):
             name, expression = column_name(number), column.expression
-            if isinstance(expression, Aggregate):
+            if isinstance(expression, ir.Aggregate):
                 argument = expression.argument
                 typed = (
                     None
@@ -358,7 +343,7 @@ class Output:
         frame = aggregate(part.frame, keys=keys, columns=columns, weight=weight)
         shown = [
             f.col(column_name(number)).cast(spark_type(each.type)).alias(column_name(number))
-            for number, each in enumerate(self.ir.columns)
+            for number, each in enumerate(self.read.columns)
         ]
         ties = [name for name, _ in keys]
         return self._arrange(frame.select(*shown), ties, is_one_row=not keys)
@@ -368,7 +353,7 @@ class Output:
             group_column(self._value(each), each.type)
             .cast(spark_type(each.type))
             .alias(column_name(number))
-            for number, each in enumerate(self.ir.columns)
+            for number, each in enumerate(self.read.columns)
         ]
         names = [column_name(number) for number in range(len(shown))]
         frame = part.frame.select(*shown).dropDuplicates()
@@ -377,11 +362,13 @@ class Output:
     def _arrange(self, frame: DataFrame, ties: Sequence[str], *, is_one_row: bool) -> DataFrame:
         if is_one_row:
             return _cut(frame, self.window)
-        types = {column_name(number): each.type for number, each in enumerate(self.ir.columns)}
+        types = {column_name(number): each.type for number, each in enumerate(self.read.columns)}
         order: list[tuple[str, bool]] = []
-        for key in self.ir.order:
+        for key in self.read.order:
             reference = key.expression
-            assert isinstance(reference, ColumnReference), "condensed rows have only their columns"
+            assert isinstance(reference, ir.ColumnReference), (
+                "condensed rows have only their columns"
+            )
             order.append((column_name(reference.position), key.is_descending))
         order += [(name, False) for name in ties]
         keys = [
@@ -392,15 +379,21 @@ class Output:
 
     # Values
 
-    def _value(self, column: Returned) -> Column:
+    def _value(self, column: ir.Column) -> Column:
         match column.expression:
-            case PropertyValue() | EntityId() | ParameterValue() | Constant() | Now() as operand:
+            case (
+                ir.PropertyValue()
+                | ir.EntityId()
+                | ir.ParameterValue()
+                | ir.Constant()
+                | ir.Now() as operand
+            ):
                 return self.entities.expressions.value(operand)
-            case Nearest() | Bm25() as ranking:
+            case ir.Nearest() | ir.Bm25() as ranking:
                 return f.col(self.entities.searches[ranking])
-            case Rrf():
+            case ir.Rrf():
                 return f.col(_SCORE)
-            case Aggregate():
+            case ir.Aggregate():
                 raise AssertionError("aggregates are computed for groups")
 
 
