@@ -107,9 +107,12 @@ def encode_constraint(constraint: Constraint) -> dict[str, Json]:
             return {"Check": {"property": name, "pattern": pattern}}
 
 
-def encode_annotations(annotations: tuple[Annotation, ...]) -> list[Json]:
-    """Encode annotations for the canonical form."""
-    return [_encode_annotation(each) for each in annotations]
+def encode_annotation(annotation: Annotation) -> Json:
+    """Encode an annotation for the canonical form."""
+    encoded: dict[str, Json] = {"name": annotation.name, "value": annotation.value}
+    if annotation.arguments:
+        encoded["kwargs"] = dict(annotation.arguments)
+    return encoded
 
 
 def _encode_interface(interface: Interface) -> Json:
@@ -124,7 +127,7 @@ def _encode_node(node: NodeType) -> Json:
     return {
         "name": node.name,
         "type_id": type_id(node.kind, node.name),
-        "annotations": encode_annotations(node.annotations),
+        "annotations": [encode_annotation(each) for each in node.annotations],
         "implements": [*node.implements],
         "properties": _encode_properties(node),
         "constraints": [encode_constraint(each) for each in node.constraints],
@@ -135,7 +138,7 @@ def _encode_edge(edge: EdgeType) -> Json:
     return {
         "name": edge.name,
         "type_id": type_id(edge.kind, edge.name),
-        "annotations": encode_annotations(edge.annotations),
+        "annotations": [encode_annotation(each) for each in edge.annotations],
         "from_type": edge.source,
         "to_type": edge.target,
         "cardinality": {"min": edge.cardinality.minimum, "max": edge.cardinality.maximum},
@@ -150,17 +153,10 @@ def _encode_properties(owner: DeclaredType) -> list[Json]:
             "name": prop.name,
             "prop_id": property_id(owner.kind, owner.name, prop.name),
             "prop_type": encode_type(prop.type),
-            "annotations": encode_annotations(prop.annotations),
+            "annotations": [encode_annotation(each) for each in prop.annotations],
         }
         for prop in owner.properties.values()
     ]
-
-
-def _encode_annotation(annotation: Annotation) -> Json:
-    encoded: dict[str, Json] = {"name": annotation.name, "value": annotation.value}
-    if annotation.arguments:
-        encoded["kwargs"] = dict(annotation.arguments)
-    return encoded
 
 
 def _encode_bound(bound: int | float | None) -> Json:
