@@ -8,8 +8,8 @@ here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from math import isfinite
 
@@ -268,12 +268,7 @@ def _refuse(read: ir.ReadIR, variable: str | None, text: str) -> CompileError:
 
 
 def _holds_now(part: object) -> bool:
-    if isinstance(part, ir.Now):
-        return True
-    parts: Iterable[object] = part if isinstance(part, tuple) else ()
-    if is_dataclass(part):
-        parts = (getattr(part, each.name) for each in fields(part))
-    return any(map(_holds_now, parts))
+    return isinstance(part, ir.Now) or any(map(_holds_now, ir.parts_of(part)))
 
 
 def retrieve_by(

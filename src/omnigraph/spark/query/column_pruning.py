@@ -43,12 +43,12 @@ NOTHING = ReferencedColumns((), ())
 def find_referenced_columns(plan: Plan) -> Mapping[str, ReferencedColumns]:
     """The columns that a plan references, by variable."""
     found: dict[str, dict[ColumnSource, None]] = {}
-    evaluated = (
+    evaluated = tuple(
         condition
         for condition, is_in_scan in _conditions_of(plan.steps)
         if not (is_in_scan and can_push_down(condition))
     )
-    for source in (*_of_conditions(evaluated), *_of_output(plan.ir)):
+    for source in _sources_in((evaluated, plan.ir.columns, plan.ir.order, plan.ir.ranking)):
         variable = (
             source.variable if isinstance(source, ir.PropertyValue) else source.field.variable
         )
@@ -129,39 +129,13 @@ def _group_columns(columns: Sequence[ColumnSource]) -> ReferencedColumns:
     return ReferencedColumns(tuple(by_name.values()), searches)
 
 
-def _of_conditions(conditions: Iterable[ir.Condition]) -> Iterator[ColumnSource]:
-    for each in conditions:
-        match each:
-            case ir.TextMatch():
-                yield each
-            case ir.AllOf(inner) | ir.AnyOf(inner):
-                yield from _of_conditions(inner)
-            case ir.Comparison() | ir.NullTest() | ir.SameEntity():
-                yield from (one for one in references_of(each) if isinstance(one, ir.PropertyValue))
-
-
-def _of_output(read: ir.ReadIR) -> Iterator[ColumnSource]:
-    for column in read.columns:
-        match column.expression:
-            case ir.PropertyValue() as source:
-                yield source
-            case ir.Aggregate(argument=ir.PropertyValue() as source) as aggregate:
-                if not counts_rows(aggregate):
-                    yield source
-            case ir.Nearest() | ir.Bm25() | ir.Rrf() as ranking:
-                yield from _of_ranking(ranking)
-            case ir.Aggregate() | ir.EntityId() | ir.ParameterValue() | ir.Constant() | ir.Now():
-                pass
-    for key in read.order:
-        if isinstance(key.expression, ir.PropertyValue):
-            yield key.expression
-    if read.ranking is not None:
-        yield from _of_ranking(read.ranking)
-
-
-def _of_ranking(ranking: ir.Ranking) -> Iterator[ColumnSource]:
-    match ranking:
-        case ir.Nearest() | ir.Bm25():
-            yield ranking
-        case ir.Rrf(primary, secondary):
-            yield from (primary, secondary)
+def _sources_in(part: object) -> Iterator[ColumnSource]:
+    """The properties and searches in a part of the IR; a search includes its property."""
+    match part:
+        case ir.PropertyValue() | ir.TextMatch() | ir.Nearest() | ir.Bm25():
+            yield part
+        case ir.Aggregate() if counts_rows(part):
+            return
+        case _:
+            for each in ir.parts_of(part):
+                yield from _sources_in(each)
