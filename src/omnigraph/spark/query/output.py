@@ -48,29 +48,26 @@ _COUNTS = StructType([StructField(_PLACE, LongType()), StructField(_COUNT, LongT
 
 
 @dataclass(frozen=True, slots=True)
-class ByDistance:
-    """Nearest first, by a column of distances; entities with null are not ranked."""
+class ByColumn:
+    """A ranking by a column: of distances, nearest first, or of scores, most relevant first.
+
+    Entities with null, or with a score of 0, are not ranked.
+    """
 
     column: str
-
-
-@dataclass(frozen=True, slots=True)
-class ByRelevance:
-    """Most relevant first, by a column of scores; entities with null or 0 are not ranked."""
-
-    column: str
+    is_distance: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Fused:
     """Two rankings fused by places; without a constant no entity is ranked."""
 
-    primary: ByDistance | ByRelevance
-    secondary: ByDistance | ByRelevance
+    primary: ByColumn
+    secondary: ByColumn
     k: int | None
 
 
-RankedBy = ByDistance | ByRelevance | Fused
+RankedBy = ByColumn | Fused
 
 
 def rank_rows(
@@ -82,7 +79,7 @@ def rank_rows(
     if it is None. `place` and `score` are the names of new columns of fused rankings.
     """
     match by:
-        case ByDistance() | ByRelevance():
+        case ByColumn():
             is_ranked = f.col(id).isNotNull() & _is_ranked(by)
             return rows.where(is_ranked), _order(by, id)
         case Fused(primary, secondary, k):
@@ -115,8 +112,8 @@ def rank_rows(
 class _Fusion:
     """Fuses two rankings of entities that have an id and a column for each ranking."""
 
-    primary: ByDistance | ByRelevance
-    secondary: ByDistance | ByRelevance
+    primary: ByColumn
+    secondary: ByColumn
     k: int
     wanted: int | None
 
@@ -164,11 +161,11 @@ class _Fusion:
         )
         return f.broadcast(create_frame(entities.sparkSession, best, _RANKING))
 
-    def _place(self, ranker: ByDistance | ByRelevance) -> Column:
+    def _place(self, ranker: ByColumn) -> Column:
         """The place of an entity in one ranking, from 1; null if it is not ranked."""
         is_ranked = _is_ranked(ranker)
         place = f.row_number().over(Window.orderBy((~is_ranked).asc(), *_order(ranker, _ID)))
-        if isinstance(ranker, ByDistance) and self.wanted is not None:
+        if ranker.is_distance and self.wanted is not None:
             is_ranked = is_ranked & (place <= self.wanted)
         return f.when(is_ranked, place)
 
@@ -184,14 +181,14 @@ class _Fusion:
         return self.k + 2 * wanted
 
     def _find_places(
-        self, ranker: ByDistance | ByRelevance, found: pa.Table, entities: DataFrame, wanted: int
+        self, ranker: ByColumn, found: pa.Table, entities: DataFrame, wanted: int
     ) -> Places:
         """The places of the found entities in a ranking; NaN if it does not rank them."""
         keys = _keys(ranker, found)
         order = np.lexsort((order_keys(found[_ID], is_descending=False), keys))
         ranked = order[: np.count_nonzero(~np.isnan(keys))]
         places = np.full(len(keys), np.nan)
-        if isinstance(ranker, ByDistance):
+        if ranker.is_distance:
             ranked = ranked[:wanted]
         # The found entities include all of the first ones of the ranking.
         places[ranked] = np.arange(1, len(ranked) + 1)
@@ -201,35 +198,25 @@ class _Fusion:
         return places
 
 
-def _is_ranked(ranker: ByDistance | ByRelevance) -> Column:
-    match ranker:
-        case ByDistance(column):
-            return f.col(column).isNotNull()
-        case ByRelevance(column):
-            return f.coalesce(f.col(column) > 0, f.lit(False))  # noqa: FBT003  # Spark's
+def _is_ranked(ranker: ByColumn) -> Column:
+    column = f.col(ranker.column)
+    if ranker.is_distance:
+        return column.isNotNull()
+    return f.coalesce(column > 0, f.lit(False))  # noqa: FBT003  # Spark's
 
 
-def _order(ranker: ByDistance | ByRelevance, id: str) -> tuple[Column, Column]:
-    match ranker:
-        case ByDistance(column):
-            return f.col(column).asc(), f.col(id).asc()
-        case ByRelevance(column):
-            return f.col(column).desc(), f.col(id).asc()
+def _order(ranker: ByColumn, id: str) -> tuple[Column, Column]:
+    column = f.col(ranker.column)
+    return column.asc() if ranker.is_distance else column.desc(), f.col(id).asc()
 
 
-def _keys(ranker: ByDistance | ByRelevance, rows: pa.Table | pa.RecordBatch) -> Places:
+def _keys(ranker: ByColumn, rows: pa.Table | pa.RecordBatch) -> Places:
     """Sort keys that ascend from the best to the worst; NaN for unranked entities."""
     values: Places = rows[ranker.column].to_numpy(zero_copy_only=False).astype(np.float64)
-    match ranker:
-        case ByDistance():
-            return values
-        case ByRelevance():
-            return np.where(values > 0, -values, np.nan)
+    return values if ranker.is_distance else np.where(values > 0, -values, np.nan)
 
 
-def _count_before(
-    ranker: ByDistance | ByRelevance, some: pa.Table, entities: DataFrame
-) -> npt.NDArray[np.int64]:
+def _count_before(ranker: ByColumn, some: pa.Table, entities: DataFrame) -> npt.NDArray[np.int64]:
     """The number of entities before each of the given ones, which are in ranking order."""
     ranked = entities.where(_is_ranked(ranker)).select(_ID, ranker.column)
     counted = ranked.mapInArrow(partial(_count_in_task, ranker, some), _COUNTS)
@@ -238,7 +225,7 @@ def _count_before(
     return before
 
 
-def _count_in_task(ranker: ByDistance | ByRelevance, some: pa.Table, batches: Batches) -> Batches:
+def _count_in_task(ranker: ByColumn, some: pa.Table, batches: Batches) -> Batches:
     counts = np.zeros(some.num_rows, np.int64)
     for batch in batches:
         ids = pa.chunked_array([*some[_ID].chunks, batch[_ID]])
@@ -310,9 +297,9 @@ class Output:
                 constant = fusion_constant(k, self.entities.expressions.inputs)
                 return Fused(self._ranker(primary), self._ranker(secondary), constant)
 
-    def _ranker(self, ranking: ir.Nearest | ir.Bm25) -> ByDistance | ByRelevance:
-        column = self.entities.searches[ranking]
-        return ByDistance(column) if isinstance(ranking, ir.Nearest) else ByRelevance(column)
+    def _ranker(self, ranking: ir.Nearest | ir.Bm25) -> ByColumn:
+        is_distance = isinstance(ranking, ir.Nearest)
+        return ByColumn(self.entities.searches[ranking], is_distance=is_distance)
 
     def _sort_key(self, key: ir.SortKey) -> Column:
         expression = key.expression
