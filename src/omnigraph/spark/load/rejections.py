@@ -286,7 +286,7 @@ def _find_in_pieces(
         end = seen[table_key] = start + piece.rows.num_rows
         ordinals = ordinals_by_key.get(table_key, [])
         for ordinal in ordinals[bisect_left(ordinals, start) : bisect_left(ordinals, end)]:
-            places[table_key, key.position(ordinal)] = str(piece.locate(ordinal - start))
+            places[table_key, key.position(ordinal)] = str(piece.origin.locate(ordinal - start))
     return places
 
 

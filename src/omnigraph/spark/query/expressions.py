@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from types import MappingProxyType
 
 from pyspark.sql import Column
 from pyspark.sql import functions as f
@@ -150,18 +149,6 @@ def _take_apart(number: Column, *, is_signed: bool) -> tuple[Column, Column]:
     return upper.cast(spark_type(_U64)) * f.lit(_HALF) + lower, rest > lower.cast("double")
 
 
-_SQL_TYPE_BY_SCALAR: Mapping[Scalar, str] = MappingProxyType(
-    {
-        Scalar.BOOL: "BOOLEAN",
-        Scalar.I32: "INT",
-        Scalar.U64: "DECIMAL(20,0)",
-        Scalar.F32: "FLOAT",
-        Scalar.F64: "DOUBLE",
-    }
-)
-"""SQL types other than `BIGINT`, which also represents days and milliseconds here."""
-
-
 def literal(value: ir.Value, type: PropertyType) -> Column:
     """The value as a constant column."""
     (stored,) = _store((value,), type)
@@ -246,7 +233,10 @@ def _sql(stored: Stored, scalar: Scalar) -> str:
             return f"X'{stored.hex()}'"
         case _:
             number = 0.0 if scalar in FLOATS and stored == 0 else stored
-            return f"CAST('{number}' AS {_SQL_TYPE_BY_SCALAR.get(scalar, 'BIGINT')})"
+            # Days and milliseconds are compared as numbers.
+            is_temporal = scalar in {Scalar.DATE, Scalar.DATETIME}
+            sql_type = spark_type(I64 if is_temporal else PropertyType(scalar)).simpleString()
+            return f"CAST('{number}' AS {sql_type})"
 
 
 @dataclass(frozen=True, slots=True)
