@@ -197,7 +197,7 @@ def test_a_row_of_columns_reads_as_a_line_that_can_be_loaded(tmp_path: Path) -> 
     parquet.write_table(pa.table({**rows, "id": [None, "k"]}), path)
 
     (piece,), _, _ = read(path)
-    (tmp_path / "again.jsonl").write_bytes(b"\n".join(map(piece.original, range(2))))
+    (tmp_path / "again.jsonl").write_bytes(b"\n".join(map(piece.origin.original, range(2))))
 
     received = receive_all(tmp_path / "again.jsonl", schema=SOCIAL)
     assert [{**row, "id": None} for row in rows_of(received, "edge:Knows")] == [
