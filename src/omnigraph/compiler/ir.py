@@ -391,8 +391,15 @@ QueryIR = ReadIR | MutationIR
 
 
 def parts_of(node: object) -> Iterator[object]:
-    """The values that a node of the IR, or a tuple of nodes, directly consists of."""
+    """The values that a node of a tree, or a tuple of nodes, directly consists of."""
     if isinstance(node, tuple):
         yield from node
     elif is_dataclass(node):
         yield from (getattr(node, each.name) for each in fields(node))
+
+
+def parts_within(node: object) -> Iterator[object]:
+    """The values that a node or a tuple of nodes consists of, at any depth."""
+    for part in parts_of(node):
+        yield part
+        yield from parts_within(part)

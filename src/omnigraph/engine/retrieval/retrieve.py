@@ -209,7 +209,7 @@ class NodeQuery:
     @property
     def depends_on_time(self) -> bool:
         """Whether the rows depend on the time at which the query runs."""
-        return _holds_now(self.plan.ir)
+        return any(isinstance(each, ir.Now) for each in ir.parts_within(self.plan.ir))
 
 
 def plan_nodes(plan: Plan, text: str) -> NodeQuery:
@@ -265,10 +265,6 @@ def _refuse(read: ir.ReadIR, variable: str | None, text: str) -> CompileError:
     span = find_returned(source, name=read.name)
     advice = "a retrieval starts from nodes; return a property of one first"
     return syntax_error(source, "T38", problem, span, advice)
-
-
-def _holds_now(part: object) -> bool:
-    return isinstance(part, ir.Now) or any(map(_holds_now, ir.parts_of(part)))
 
 
 def retrieve_by(
