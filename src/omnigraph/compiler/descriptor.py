@@ -82,16 +82,11 @@ def _plain_name(column: ir.Column) -> str:
 
 
 def _pipeline_reads(pipeline: Iterable[ir.Operator], catalog: Catalog) -> Iterator[_Reference]:
-    for operator in pipeline:
-        match operator:
-            case ir.NodeScan(type_name=name):
-                yield _node(name)
-            case ir.Expand(edge_type=name):
-                yield from _edge_with_ends(name, catalog)
-            case ir.AntiJoin(inner=inner) | ir.OptionalJoin(inner=inner):
-                yield from _pipeline_reads(inner, catalog)
-            case ir.Filter():
-                pass
+    for part in ir.parts_within(tuple(pipeline)):
+        if isinstance(part, ir.NodeScan):
+            yield _node(part.type_name)
+        elif isinstance(part, ir.Expand):
+            yield from _edge_with_ends(part.edge_type, catalog)
 
 
 def _mutation_touches(
