@@ -23,7 +23,7 @@ from omnigraph.engine.rows.conditions import (
 from omnigraph.errors import UnavailableError
 from omnigraph.model.types import Scalar
 from omnigraph.spark.query.column_pruning import Search
-from omnigraph.spark.query.output import ByDistance, ByRelevance, Fused, RankedBy, rank_rows
+from omnigraph.spark.query.output import ByColumn, Fused, RankedBy, rank_rows
 from omnigraph.storage.predicates import IsNull, IsPresent
 from tests.support.graphs import build_graph, ndjson, node
 from tests.support.queries import query
@@ -41,10 +41,8 @@ from tests.support.spark_search import (
     words,
 )
 
-Arm = ByDistance | ByRelevance
-
 SLUG = Column("slug", Scalar.STRING)
-FIRST, SECOND = ByDistance("distance"), ByRelevance("score")
+FIRST, SECOND = ByColumn("distance", is_distance=True), ByColumn("score", is_distance=False)
 HERE_AND_THERE = pytest.mark.parametrize("rows_max", [10_000, 0], ids=["here", "in tasks"])
 """A small type is read where the plan is made, a large one by tasks."""
 
@@ -261,13 +259,13 @@ def entities(count: int, *, seed: int) -> pa.Table:
     )
 
 
-def rank_in_process(arm: Arm, rows: pa.Table, wanted: int | None) -> list[int]:
+def rank_in_process(arm: ByColumn, rows: pa.Table, wanted: int | None) -> list[int]:
     """The places of the ranked entities, best first."""
     values = rows[arm.column].to_numpy()
-    keys = values if isinstance(arm, ByDistance) else np.where(values > 0, -values, np.nan)
+    keys = values if arm.is_distance else np.where(values > 0, -values, np.nan)
     order = np.lexsort((order_keys(rows["id"], is_descending=False), keys))
     ranked = order[: np.count_nonzero(~np.isnan(keys))]
-    return [int(each) for each in (ranked[:wanted] if isinstance(arm, ByDistance) else ranked)]
+    return [int(each) for each in (ranked[:wanted] if arm.is_distance else ranked)]
 
 
 def fuse_in_process(by: Fused, rows: pa.Table, wanted: int | None) -> list[tuple[str, float]]:
@@ -294,7 +292,7 @@ def ranked(
 @pytest.mark.parametrize("arm", [FIRST, SECOND])
 @pytest.mark.parametrize("wanted", [None, 4])
 def test_one_ranking_orders_by_itself_then_by_id(
-    spark: SparkSession, arm: Arm, wanted: int | None
+    spark: SparkSession, arm: ByColumn, wanted: int | None
 ) -> None:
     rows = entities(60, seed=3)
 
@@ -311,14 +309,14 @@ def test_one_ranking_orders_by_itself_then_by_id(
         (FIRST, SECOND, 60, 5),
         (FIRST, SECOND, 1, 3),
         (SECOND, FIRST, 1, 3),
-        (SECOND, ByRelevance("distance"), 1, 2),
-        (FIRST, ByDistance("score"), 2, 4),
+        (SECOND, ByColumn("distance", is_distance=False), 1, 2),
+        (FIRST, ByColumn("score", is_distance=True), 2, 4),
         (FIRST, SECOND, 10**9, 3),
         (FIRST, SECOND, 60, 0),
     ],
 )
 def test_two_rankings_are_fused_as_in_process(
-    spark: SparkSession, primary: Arm, secondary: Arm, k: int, wanted: int | None
+    spark: SparkSession, primary: ByColumn, secondary: ByColumn, k: int, wanted: int | None
 ) -> None:
     rows, by = entities(60, seed=4), Fused(primary, secondary, k)
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from omnigraph.compiler.compile import compile_queries, compile_query, compile_schema
 from omnigraph.compiler.ir_text import render_ir
-from omnigraph.compiler.schema.canonical import decode_schema, encode_schema
+from omnigraph.engine.state.schema_files import CATALOG_FILE, encode_schema_files, is_form_of
 from omnigraph.model.source import Source
 from tests.support.generated_queries import query_texts
 from tests.support.generated_schemas import schema_texts
@@ -13,11 +13,11 @@ from tests.support.sources import spread_texts
 
 
 @given(schema_texts())
-def test_a_valid_schema_compiles_and_survives_its_canonical_form(text: str) -> None:
+def test_a_valid_schema_compiles_and_its_stored_form_is_recognized(text: str) -> None:
     catalog = compile_schema(Source("valid.pg", text))
 
-    encoded = encode_schema(catalog)
-    assert encode_schema(decode_schema(encoded)) == encoded
+    stored = encode_schema_files(text, catalog)[CATALOG_FILE]
+    assert is_form_of(catalog, stored)
 
 
 @given(st.data())

@@ -5,30 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from omnigraph.compiler.ir import (
-    Aggregate,
-    AntiJoin,
-    Bm25,
-    Column,
-    Constant,
-    Delete,
-    EntityId,
-    Expand,
-    Filter,
-    Insert,
-    MutationIR,
-    Nearest,
-    NodeScan,
-    Now,
-    Operator,
-    OptionalJoin,
-    ParameterValue,
-    PropertyValue,
-    QueryIR,
-    ReadIR,
-    Rrf,
-    Update,
-)
+from omnigraph.compiler import ir
 from omnigraph.model.catalog import Catalog, TypeKind
 from omnigraph.model.types import Scalar, Vector
 
@@ -55,25 +32,25 @@ class _Reference(NamedTuple):
     type_name: str
 
 
-def describe_operation(ir: QueryIR, catalog: Catalog) -> dict[str, object]:
+def describe_operation(query: ir.QueryIR, catalog: Catalog) -> dict[str, object]:
     """The descriptor of a compiled query; fields that do not apply are left out."""
     result: list[dict[str, object]] = []
     writes: list[_Reference] = []
-    if isinstance(ir, ReadIR):
-        result = [_describe_field(column) for column in ir.columns]
-        reads = list(_pipeline_reads(ir.pipeline, catalog))
+    if isinstance(query, ir.ReadIR):
+        result = [_describe_field(column) for column in query.columns]
+        reads = list(_pipeline_reads(query.pipeline, catalog))
     else:
-        reads, writes = _mutation_touches(ir, catalog)
+        reads, writes = _mutation_touches(query, catalog)
     return {"result": result, "reads": _encode(reads), "writes": _encode(writes)}
 
 
-def _describe_field(column: Column) -> dict[str, object]:
+def _describe_field(column: ir.Column) -> dict[str, object]:
     name = column.name if column.is_aliased else _plain_name(column)
-    is_nullable = column.type.is_nullable or isinstance(column.expression, Aggregate)
+    is_nullable = column.type.is_nullable or isinstance(column.expression, ir.Aggregate)
     element = column.type.element
     detail: dict[str, object] = {}
     # For tools a node variable is the whole entity, although a result shows its id.
-    if isinstance(column.expression, EntityId):
+    if isinstance(column.expression, ir.EntityId):
         kind = "object"
     elif isinstance(element, Vector):
         kind, detail = "vector", {"vector_dim": element.dimension}
@@ -84,45 +61,47 @@ def _describe_field(column: Column) -> dict[str, object]:
     return {"name": name, "kind": kind, **detail, "nullable": is_nullable}
 
 
-def _plain_name(column: Column) -> str:
+def _plain_name(column: ir.Column) -> str:
     """The name of a field without an alias, which is shorter than that of the column."""
     match column.expression:
-        case PropertyValue(property=name):
+        case ir.PropertyValue(property=name):
             return name
-        case Aggregate(function=function):
+        case ir.Aggregate(function=function):
             return str(function)
-        case Now():
+        case ir.Now():
             return "now"
-        case EntityId() | ParameterValue() | Constant() | Nearest() | Bm25() | Rrf():
+        case (
+            ir.EntityId()
+            | ir.ParameterValue()
+            | ir.Constant()
+            | ir.Nearest()
+            | ir.Bm25()
+            | ir.Rrf()
+        ):
             return column.name
 
 
-def _pipeline_reads(pipeline: Iterable[Operator], catalog: Catalog) -> Iterator[_Reference]:
-    for operator in pipeline:
-        match operator:
-            case NodeScan(type_name=name):
-                yield _node(name)
-            case Expand(edge_type=name):
-                yield from _edge_with_ends(name, catalog)
-            case AntiJoin(inner=inner) | OptionalJoin(inner=inner):
-                yield from _pipeline_reads(inner, catalog)
-            case Filter():
-                pass
+def _pipeline_reads(pipeline: Iterable[ir.Operator], catalog: Catalog) -> Iterator[_Reference]:
+    for part in ir.parts_within(tuple(pipeline)):
+        if isinstance(part, ir.NodeScan):
+            yield _node(part.type_name)
+        elif isinstance(part, ir.Expand):
+            yield from _edge_with_ends(part.edge_type, catalog)
 
 
 def _mutation_touches(
-    ir: MutationIR, catalog: Catalog
+    query: ir.MutationIR, catalog: Catalog
 ) -> tuple[list[_Reference], list[_Reference]]:
     reads: list[_Reference] = []
     writes: list[_Reference] = []
-    for operation in ir.operations:
-        is_edge = not isinstance(operation, Update) and operation.kind is TypeKind.EDGE
+    for operation in query.operations:
+        is_edge = not isinstance(operation, ir.Update) and operation.kind is TypeKind.EDGE
         target = _Reference(is_edge, operation.type_name)
         writes.append(target)
         reads.append(target)
-        if isinstance(operation, Insert) and is_edge:
+        if isinstance(operation, ir.Insert) and is_edge:
             reads.extend(_edge_with_ends(target.type_name, catalog))
-        if isinstance(operation, Delete) and not is_edge:
+        if isinstance(operation, ir.Delete) and not is_edge:
             incident = [_edge(edge.name) for edge in catalog.incident_edges(target.type_name)]
             reads.extend(incident)
             writes.extend(incident)

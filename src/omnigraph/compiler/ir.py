@@ -7,7 +7,8 @@ execution in the engine. A condition that involves null does not match, whatever
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import date, datetime
 from enum import StrEnum
 
@@ -387,3 +388,18 @@ class MutationIR:
 
 
 QueryIR = ReadIR | MutationIR
+
+
+def parts_of(node: object) -> Iterator[object]:
+    """The values that a node of a tree, or a tuple of nodes, directly consists of."""
+    if isinstance(node, tuple):
+        yield from node
+    elif is_dataclass(node):
+        yield from (getattr(node, each.name) for each in fields(node))
+
+
+def parts_within(node: object) -> Iterator[object]:
+    """The values that a node or a tuple of nodes consists of, at any depth."""
+    for part in parts_of(node):
+        yield part
+        yield from parts_within(part)

@@ -4,20 +4,26 @@ Other programs read their names, fields and codes. The planner in `migration` de
 change needs; the effect of a step on stored rows is decided where it is applied.
 """
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import TypeAlias
 
 from omnigraph.compiler.schema.canonical import (
     Json,
-    encode_annotations,
+    encode_annotation,
     encode_constraint,
     encode_type,
 )
 from omnigraph.model.catalog import (
     Annotation,
+    Check,
     Constraint,
+    Index,
+    Key,
+    Range,
     TypeKind,
+    Unique,
     describe_constraint,
     quote_text,
 )
@@ -146,52 +152,31 @@ class UnsupportedChange:
     code: ChangeCode | None
 
 
-TypeStep: TypeAlias = AddType | RenameType | UpdateTypeMetadata | DropType
 PropertyStep: TypeAlias = (
     AddProperty | RenameProperty | ExtendEnum | UpdatePropertyMetadata | DropProperty
 )
-Step: TypeAlias = TypeStep | PropertyStep | AddConstraint | UnsupportedChange
+TypeStep: TypeAlias = AddType | RenameType | AddConstraint | UpdateTypeMetadata | DropType
+Step: TypeAlias = TypeStep | PropertyStep | UnsupportedChange
 
 
 def describe_step(step: Step) -> str:
     """A step as one line of text."""
     match step:
-        case AddConstraint(_, owner, constraint):
-            return f"add {describe_constraint(constraint)} to {owner}"
-        case UnsupportedChange(entity, reason, code):
-            tag = f" [{code}, {code.tier}]" if code else ""
-            return f"unsupported change on {entity}{tag}: {reason}"
-        case AddType() | RenameType() | UpdateTypeMetadata() | DropType():
-            return _describe_type_step(step)
-        case _:
-            return _describe_property_step(step)
-
-
-def encode_step(step: Step) -> dict[str, Json]:
-    """Encode a step as a JSON object."""
-    match step:
-        case AddConstraint(kind, owner, constraint):
-            head = _on_type("add_constraint", kind, owner)
-            return {**head, "constraint": encode_constraint(constraint)}
-        case UnsupportedChange(entity, reason, code):
-            head = {"kind": "unsupported_change", "entity": entity, "reason": reason}
-            return {**head, "code": str(code)} if code else head
-        case AddType() | RenameType() | UpdateTypeMetadata() | DropType():
-            return _encode_type_step(step)
-        case _:
-            return _encode_property_step(step)
-
-
-def _describe_type_step(step: TypeStep) -> str:
-    match step:
         case AddType(kind, name):
             return f"add {_noun(kind)} {name}"
         case RenameType(kind, old, new):
             return f"rename {_noun(kind)} {old} to {new}"
+        case AddConstraint(_, owner, constraint):
+            return f"add {describe_constraint(constraint)} to {owner}"
         case UpdateTypeMetadata(_, name, annotations):
             return _describe_metadata(name, annotations)
         case DropType(kind, name, mode):
             return f"drop {_noun(kind)} {name} ({_explain(mode, 'rows')})"
+        case UnsupportedChange(entity, reason, code):
+            tag = f" [{code}, {code.tier}]" if code else ""
+            return f"unsupported change on {entity}{tag}: {reason}"
+        case _:
+            return _describe_property_step(step)
 
 
 def _describe_property_step(step: PropertyStep) -> str:
@@ -210,43 +195,32 @@ def _describe_property_step(step: PropertyStep) -> str:
             return f"drop property {owner}.{name} ({_explain(mode, 'values')})"
 
 
-def _encode_type_step(step: TypeStep) -> dict[str, Json]:
-    match step:
-        case AddType(kind, name):
-            return {"kind": "add_type", "type_kind": str(kind), "name": name}
-        case RenameType(kind, old, new):
-            return {"kind": "rename_type", "type_kind": str(kind), "from": old, "to": new}
-        case UpdateTypeMetadata(kind, name, annotations):
-            head: dict[str, Json] = {"kind": "update_type_metadata", "type_kind": str(kind)}
-            return {**head, "name": name, "annotations": encode_annotations(annotations)}
-        case DropType(kind, name, mode):
-            return {"kind": "drop_type", "type_kind": str(kind), "name": name, "mode": str(mode)}
+def encode_step(step: Step) -> dict[str, Json]:
+    """Encode a step as a JSON object: its kind, then its fields in order, without null."""
+    words = re.findall("[A-Z][a-z]+", type(step).__name__)
+    encoded: dict[str, Json] = {"kind": "_".join(words).lower()}
+    for each in fields(step):
+        value: object = getattr(step, each.name)
+        if value is not None:
+            encoded[_JSON_NAME_BY_FIELD.get(each.name, each.name)] = _encode_field(value)
+    return encoded
 
 
-def _encode_property_step(step: PropertyStep) -> dict[str, Json]:
-    match step:
-        case AddProperty(kind, owner, name, type):
-            head = _on_property("add_property", kind, owner, name)
-            return {**head, "property_type": encode_type(type)}
-        case RenameProperty(kind, owner, old, new):
-            return {**_on_type("rename_property", kind, owner), "from": old, "to": new}
-        case ExtendEnum(kind, owner, name, added):
-            return {**_on_property("extend_enum", kind, owner, name), "added_values": [*added]}
-        case UpdatePropertyMetadata(kind, owner, name, annotations):
-            head = _on_property("update_property_metadata", kind, owner, name)
-            return {**head, "annotations": encode_annotations(annotations)}
-        case DropProperty(kind, owner, name, mode):
-            return {**_on_property("drop_property", kind, owner, name), "mode": str(mode)}
+_JSON_NAME_BY_FIELD = {"old": "from", "new": "to"}
 
 
-def _on_type(kind: str, type_kind: TypeKind, type_name: str) -> dict[str, Json]:
-    return {"kind": kind, "type_kind": str(type_kind), "type_name": type_name}
-
-
-def _on_property(
-    kind: str, type_kind: TypeKind, type_name: str, property_name: str
-) -> dict[str, Json]:
-    return {**_on_type(kind, type_kind, type_name), "property_name": property_name}
+def _encode_field(value: object) -> Json:
+    match value:
+        case tuple():
+            return [_encode_field(each) for each in value]
+        case PropertyType():
+            return encode_type(value)
+        case Annotation():
+            return encode_annotation(value)
+        case Key() | Unique() | Index() | Range() | Check():
+            return encode_constraint(value)
+        case _:
+            return str(value)
 
 
 def _noun(kind: TypeKind) -> str:

@@ -15,6 +15,11 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import TypeAlias
 
+from omnigraph.compiler.ir import parts_of, parts_within
+from omnigraph.compiler.query import ast
+from omnigraph.compiler.query.parser import parse_queries
+from omnigraph.model.errors import CompileError
+from omnigraph.model.source import Source
 from omnigraph.model.types import Scalar
 
 
@@ -87,12 +92,6 @@ _TOKEN = re.compile(
 _UNNAMED = "q"
 _MUTATING = frozenset({"insert", "update", "delete"})
 _GOING_ON = frozenset({"return", "order", "limit", "offset"})
-_NO_EDGES = _GOING_ON | {
-    *("match", "not", "optional", "and", "or", "is", "in", "contains", "starts_with", "as", "asc"),
-    *("desc", "distinct", "null", "true", "false", "where", "set"),
-}
-# The longest edge is `< knows > { 1 , 20 }`, where the braces hold the number of hops.
-_EDGE_TOKENS_MAX = 8
 _OPENING, _CLOSING = frozenset("{(["), frozenset("})]")
 _BARE_COMMANDS = frozenset({"help", "quit", "exit", "?"})
 
@@ -207,9 +206,21 @@ def find_used(text: str) -> list[str]:
     tokens = significant_tokens(text)
     if tokens and tokens[0].text == "query":
         return sorted(_declared(tokens))
-    bound = {token.text for place, token in enumerate(tokens) if _is_bound(tokens, place)}
-    used = {token.text for token in tokens if token.kind is TokenKind.VARIABLE}
-    return sorted(name[1:] for name in used - bound if len(name) > 1)
+    try:
+        parts = list(parts_within(parse_queries(Source("", f"query {_UNNAMED}() {{ {text}\n}}"))))
+    except CompileError:
+        # Whatever is declared, the text is rejected.
+        named = {token.text[1:] for token in tokens if token.kind is TokenKind.VARIABLE}
+        return sorted(filter(None, named))
+    bound = {
+        each.name
+        for part in parts
+        if isinstance(part, ast.Binding | ast.Traversal)
+        for each in parts_of(part)
+        if isinstance(each, ast.Variable)
+    }
+    used = {part.name for part in parts if isinstance(part, ast.Variable)}
+    return sorted(used - bound)
 
 
 class _Reading:
@@ -343,27 +354,3 @@ def _first_in_body(tokens: list[Token]) -> str:
         if token.text == "{":
             return following.text
     return ""
-
-
-def _is_bound(tokens: list[Token], place: int) -> bool:
-    """Whether a token is a variable that a pattern binds.
-
-    That is `$p: Type`, or the end of an edge such as `$p knows{1,2} $q`.
-    """
-    if tokens[place].kind is not TokenKind.VARIABLE:
-        return False
-    if place + 1 < len(tokens) and tokens[place + 1].text == ":":
-        return True
-    before = [token.text for token in tokens[max(place - _EDGE_TOKENS_MAX, 0) : place]]
-    if before[-1:] == ["}"] and "{" in before:
-        before = before[: len(before) - 1 - before[::-1].index("{")]
-    match before:
-        case [*_, "<", _, ">"]:
-            return True
-        case [*_, ".", _]:
-            return False
-        case [*_, word]:
-            # Type names start with a capital letter.
-            return word[:1].islower() and word not in _NO_EDGES
-        case _:
-            return False

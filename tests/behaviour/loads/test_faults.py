@@ -117,10 +117,10 @@ def test_a_row_knows_its_line_and_how_it_was_written(tmp_path: Path) -> None:
     pieces, _, _ = read(path)
 
     found = {
-        (piece.declared.name, place.record, place.line): piece.original(row)
+        (piece.declared.name, place.record, place.line): piece.origin.original(row)
         for piece in pieces
         for row in range(piece.rows.num_rows)
-        for place in [piece.locate(row)]
+        for place in [piece.origin.locate(row)]
     }
     assert found == {
         ("Person", 1, 1): lines[0].strip(),
@@ -141,10 +141,10 @@ def test_a_row_among_thousands_of_one_type_knows_its_line(tmp_path: Path) -> Non
     assert len(pieces) > 1
     assert counted == Counted(120_000, 119_999)
     last = pieces[-1].rows.num_rows - 1
-    place = pieces[-1].locate(last)
+    place = pieces[-1].origin.locate(last)
     assert (place.record, place.line) == (120_000, 120_000)
-    assert pieces[-1].original(last) == lines[-1]
-    assert pieces[1].locate(0).record == pieces[0].rows.num_rows + 1
+    assert pieces[-1].origin.original(last) == lines[-1]
+    assert pieces[1].origin.locate(0).record == pieces[0].rows.num_rows + 1
 
 
 def test_refused_rows_of_a_columnar_file_are_skipped_and_reported(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_refused_rows_of_a_columnar_file_are_skipped_and_reported(tmp_path: Path
     assert faults[0].original == b'{"type":"Person","data":{"name":"b","age":2147483648}}'
     assert counted == Counted(6, 0)
     (piece,) = pieces
-    assert [piece.locate(row).record for row in range(3)] == [1, 3, 4]
+    assert [piece.origin.locate(row).record for row in range(3)] == [1, 3, 4]
 
 
 def test_refused_rows_of_a_csv_file_are_skipped_and_reported(tmp_path: Path) -> None:
@@ -185,7 +185,9 @@ def test_refused_rows_of_a_csv_file_are_skipped_and_reported(tmp_path: Path) -> 
         (10, "row 10: Expected 2 columns, got 1"),
     ]  # fmt: skip
     assert counted == Counted(10, 0)
-    located = [piece.locate(row).record for piece in pieces for row in range(piece.rows.num_rows)]
+    located = [
+        piece.origin.locate(row).record for piece in pieces for row in range(piece.rows.num_rows)
+    ]
     assert located == [1, 4, 6, 9]
 
 
@@ -195,14 +197,14 @@ def test_a_row_of_columns_reads_as_a_line_that_can_be_loaded(tmp_path: Path) -> 
     parquet.write_table(pa.table({**rows, "id": [None, "k"]}), path)
 
     (piece,), _, _ = read(path)
-    (tmp_path / "again.jsonl").write_bytes(b"\n".join(map(piece.original, range(2))))
+    (tmp_path / "again.jsonl").write_bytes(b"\n".join(map(piece.origin.original, range(2))))
 
     received = receive_all(tmp_path / "again.jsonl", schema=SOCIAL)
     assert [{**row, "id": None} for row in rows_of(received, "edge:Knows")] == [
         {**row, "id": None} for row in plain_rows(piece.rows)
     ]
-    assert json.loads(piece.original(0))["data"] == {"since": "2024-06-01"}
-    assert json.loads(piece.original(1))["data"]["id"] == "k"
+    assert json.loads(piece.origin.original(0))["data"] == {"since": "2024-06-01"}
+    assert json.loads(piece.origin.original(1))["data"]["id"] == "k"
 
 
 def test_an_unreadable_file_is_an_error_and_not_a_row_fault(tmp_path: Path) -> None:

@@ -19,7 +19,6 @@ from omnigraph.engine.maintenance.doctor_report import (
     DoctorReport,
     FindingKind,
     Severity,
-    make_finding,
 )
 from omnigraph.engine.maintenance.doctor_tables import DoctorContext
 from omnigraph.engine.settings import make_settings, open_stores
@@ -118,7 +117,7 @@ def test_every_kind_of_damage_is_found_and_distinguished(
 
     assert code in codes(report)
     assert grave(report) <= {code}
-    severity = make_finding(code, "", "", advice="").severity
+    severity = code.severity
     assert report.is_healthy == (severity is not Severity.ERROR)
     assert all(each.message and each.advice for each in report.findings)
     assert str(code) in str(report)

@@ -1,6 +1,8 @@
 """Contradicting changes of two branches are refused, reported in full, and left to the caller."""
 
+import math
 from collections.abc import Mapping
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -222,6 +224,17 @@ def test_a_merge_lands_with_the_decisions_of_its_caller(
     assert graph.merge("feature").outcome == "already_up_to_date"
 
 
+def test_the_row_of_a_decision_may_hold_what_a_loaded_row_may(tmp_path: Path) -> None:
+    graph = build_graph(tmp_path, "node U { name: String @key  born: Date? }", node("U", name="x"))
+    graph.create_branch("feature")
+    for branch, day in (("feature", "2024-01-01"), ("main", "2024-02-02")):
+        merges(node("U", name="x", born=day))(graph, branch)
+
+    graph.merge("feature", resolve={("U", "x"): {"name": "x", "born": date(2024, 3, 3)}})
+
+    assert [str(row["born"]) for row in rows(graph, "U").values()] == ["2024-03-03"]
+
+
 def test_decisions_about_some_leave_the_others_in_conflict(tmp_path: Path) -> None:
     graph = divided(tmp_path)
 
@@ -253,6 +266,7 @@ def test_an_edge_without_its_node_is_resolved_by_a_decision_about_either(tmp_pat
         ({("Person", "Alice"): "mine"}, InvalidValueError, '"source", "target"'),
         ({("Person", "Alice"): {"age": "old"}}, InvalidValueError, "Person 'Alice'"),
         ({("Person", "Alice"): {"name": "Bob"}}, InvalidValueError, "Person 'Alice'"),
+        ({("Person", "Alice"): {"age": math.nan}}, InvalidValueError, "cannot be stored"),
         ({"Alice": "source"}, InvalidValueError, r"\(type, id\)"),
         ([("Person", "Alice")], InvalidValueError, r"\(type, id\)"),
     ],

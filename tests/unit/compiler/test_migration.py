@@ -24,7 +24,7 @@ from omnigraph.compiler.migration_steps import (
     describe_step,
     encode_step,
 )
-from omnigraph.compiler.schema.canonical import decode_schema, encode_schema, hash_schema
+from omnigraph.compiler.schema.canonical import hash_schema, without_hints
 from omnigraph.model.catalog import Annotation, Catalog, Index, TypeKind
 from omnigraph.model.source import Source
 from omnigraph.model.types import PropertyType, Scalar
@@ -208,7 +208,7 @@ def test_a_step_has_a_line_for_people_and_a_mapping_for_programs(
 
 
 def _without_hints(text: str) -> Catalog:
-    return decode_schema(encode_schema(compile_text(text)))
+    return without_hints(compile_text(text))
 
 
 def _plan(accepted: Catalog, desired: Catalog) -> MigrationPlan:

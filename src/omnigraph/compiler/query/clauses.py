@@ -10,27 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from omnigraph.compiler.ir import (
-    ANONYMOUS,
-    Comparator,
-    Comparison,
-    Condition,
-    Constant,
-    Direction,
-    Given,
-    PropertyValue,
-)
+from omnigraph.compiler import ir
 from omnigraph.compiler.parser import Name
-from omnigraph.compiler.query.ast import (
-    Assignment,
-    Binding,
-    Block,
-    Clause,
-    Hops,
-    Traversal,
-    Variable,
-    direct_variables,
-)
+from omnigraph.compiler.query import ast
 from omnigraph.compiler.query.conditions import PATTERN_SIDES, check_condition
 from omnigraph.compiler.query.expressions import (
     Scope,
@@ -53,7 +35,7 @@ class ResolvedBinding:
 
     variable: str
     type_name: str
-    conditions: tuple[Condition, ...]
+    conditions: tuple[ir.Condition, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +47,7 @@ class ResolvedTraversal:
     target: str
     target_type: str
     edge_type: str
-    direction: Direction
+    direction: ir.Direction
     hops_min: int
     hops_max: int
     edge_binding: str | None
@@ -75,7 +57,7 @@ class ResolvedTraversal:
 class ResolvedFilter:
     """A condition; `references` are the variables that it uses."""
 
-    condition: Condition
+    condition: ir.Condition
     references: frozenset[str]
 
 
@@ -94,33 +76,33 @@ class ResolvedBlock:
 ResolvedClause = ResolvedBinding | ResolvedTraversal | ResolvedFilter | ResolvedBlock
 
 
-def check_clauses(clauses: Sequence[Clause], scope: Scope) -> tuple[ResolvedClause, ...]:
+def check_clauses(clauses: Sequence[ast.Clause], scope: Scope) -> tuple[ResolvedClause, ...]:
     """Resolve the clauses of one block, and add their variables to the scope."""
     for clause in clauses:
-        mentioned = dict.fromkeys(direct_variables(clause))
+        mentioned = dict.fromkeys(ast.direct_variables(clause))
         scope.referenced.update(mentioned)
-        if isinstance(clause, Binding | Traversal):
+        if isinstance(clause, ast.Binding | ast.Traversal):
             scope.announced.update(mentioned)
     resolved: list[ResolvedClause | None] = []
     for clause in clauses:
         match clause:
-            case Binding():
+            case ast.Binding():
                 resolved.append(_check_binding(clause, scope))
-            case Traversal():
+            case ast.Traversal():
                 resolved.append(_check_traversal(clause, scope))
-            case Block():
+            case ast.Block():
                 resolved.append(_check_block(clause, scope))
             case _:
                 condition = check_condition(clause, scope, PATTERN_SIDES)
-                references = frozenset(direct_variables(clause)) & scope.variables.keys()
+                references = frozenset(ast.direct_variables(clause)) & scope.variables.keys()
                 if condition is not None:
                     resolved.append(ResolvedFilter(condition, references))
     return tuple(clause for clause in resolved if clause is not None)
 
 
-def _check_block(block: Block, scope: Scope) -> ResolvedBlock | None:
+def _check_block(block: ast.Block, scope: Scope) -> ResolvedBlock | None:
     word = "optional" if block.is_optional else "not"
-    direct = {name for clause in block.clauses for name in direct_variables(clause)}
+    direct = {name for clause in block.clauses for name in ast.direct_variables(clause)}
     if not any(scope.is_bound(name) for name in direct):
         problem = f"the {word} block mentions no variable that is bound before it"
         later = sorted(direct & scope.announced.keys())
@@ -151,7 +133,7 @@ def _check_block(block: Block, scope: Scope) -> ResolvedBlock | None:
 # Bindings
 
 
-def _check_binding(binding: Binding, scope: Scope) -> ResolvedBinding | None:
+def _check_binding(binding: ast.Binding, scope: Scope) -> ResolvedBinding | None:
     node = _find_node_type(binding.type, scope)
     if node is None or not _may_bind(binding.variable, node, scope):
         scope.break_off(binding.variable)
@@ -182,9 +164,9 @@ def _find_node_type(name: Name, scope: Scope) -> NodeType | None:
     return None
 
 
-def _may_bind(variable: Variable, node: NodeType, scope: Scope) -> bool:
+def _may_bind(variable: ast.Variable, node: NodeType, scope: Scope) -> bool:
     bound = scope.variables.get(variable.name)
-    if variable.name == ANONYMOUS:
+    if variable.name == ir.ANONYMOUS:
         problem = "`$_` is never bound"
         scope.diagnostics.error("T30", problem, variable.span, "give the variable a name")
     elif bound is None:
@@ -201,7 +183,7 @@ def _may_bind(variable: Variable, node: NodeType, scope: Scope) -> bool:
     return False
 
 
-def _is_required(variable: Variable, scope: Scope) -> bool:
+def _is_required(variable: ast.Variable, scope: Scope) -> bool:
     """Whether a clause may require a variable; one that may be unbound is reported."""
     if variable.name in scope.optional_here:
         problem = f"`${variable.name}` comes from an optional block and may be unbound"
@@ -212,8 +194,8 @@ def _is_required(variable: Variable, scope: Scope) -> bool:
 
 
 def _check_match(
-    match: Assignment, variable: Variable, node: NodeType, scope: Scope
-) -> Comparison | None:
+    match: ast.Assignment, variable: ast.Variable, node: NodeType, scope: Scope
+) -> ir.Comparison | None:
     name = match.property
     prop = node.properties.get(name.text)
     if prop is None:
@@ -226,16 +208,16 @@ def _check_match(
         advice = f"rank by it: `order {{ nearest({path}, …) }}`" if prop.type.is_vector else None
         scope.diagnostics.error("T3", problem, name.span, advice)
         return None
-    field = PropertyValue(variable.name, prop.name, prop.type)
+    field = ir.PropertyValue(variable.name, prop.name, prop.type)
     given = resolve_constant(match.value, scope, code="T31")
     if given is None or not _may_match(field, given, node, match.value.span, scope):
         return None
-    comparator = Comparator.LIST_CONTAINS if prop.type.is_list else Comparator.EQ
-    return Comparison(field, comparator, given)
+    comparator = ir.Comparator.LIST_CONTAINS if prop.type.is_list else ir.Comparator.EQ
+    return ir.Comparison(field, comparator, given)
 
 
 def _may_match(
-    field: PropertyValue, given: Given, node: NodeType, span: Span, scope: Scope
+    field: ir.PropertyValue, given: ir.Given, node: NodeType, span: Span, scope: Scope
 ) -> bool:
     type, element = type_of(given), field.type.list_element
     path = f"${field.variable}.{field.property}"
@@ -247,7 +229,7 @@ def _may_match(
         problem = f"list equality is not supported: {subject}"
         scope.diagnostics.error("T3", problem, span, advice)
         return False
-    if isinstance(given, Constant):
+    if isinstance(given, ir.Constant):
         mismatch = find_mismatch(given.value, element)
         if mismatch is not None:
             problem = f"the value does not fit {subject}: {mismatch}"
@@ -271,7 +253,7 @@ def format_edge(name: str) -> str:
     return f"{name[:1].lower()}{name[1:]}"
 
 
-def _check_traversal(walk: Traversal, scope: Scope) -> ResolvedTraversal | None:
+def _check_traversal(walk: ast.Traversal, scope: Scope) -> ResolvedTraversal | None:
     edge = scope.catalog.find_edge(walk.edge.text)
     if edge is None:
         problem = f"unknown edge type `{walk.edge.text}`"
@@ -285,7 +267,7 @@ def _check_traversal(walk: Traversal, scope: Scope) -> ResolvedTraversal | None:
         scope.break_off(walk.source, walk.target, walk.edge_binding)
         return None
     source, target = edge.source, edge.target
-    if direction is Direction.IN:
+    if direction is ir.Direction.IN:
         source, target = target, source
     ends_fit = [
         _bind_end(walk.source, source, edge, scope),
@@ -308,7 +290,7 @@ def _check_traversal(walk: Traversal, scope: Scope) -> ResolvedTraversal | None:
     )
 
 
-def _check_hops(hops: Hops | None, scope: Scope) -> tuple[int, int] | None:
+def _check_hops(hops: ast.Hops | None, scope: Scope) -> tuple[int, int] | None:
     if hops is None:
         return 1, 1
     least, most = hops.minimum, hops.maximum
@@ -327,7 +309,7 @@ def _check_hops(hops: Hops | None, scope: Scope) -> tuple[int, int] | None:
     return None
 
 
-def _may_chain(walk: Traversal, edge: EdgeType, least: int, scope: Scope) -> bool:
+def _may_chain(walk: ast.Traversal, edge: EdgeType, least: int, scope: Scope) -> bool:
     """Whether an edge type supports that many hops: only one if its endpoint types differ."""
     if least == 1 or edge.source == edge.target:
         return True
@@ -341,11 +323,11 @@ def _may_chain(walk: Traversal, edge: EdgeType, least: int, scope: Scope) -> boo
     return False
 
 
-def _infer_direction(walk: Traversal, edge: EdgeType, scope: Scope) -> Direction | None:
+def _infer_direction(walk: ast.Traversal, edge: EdgeType, scope: Scope) -> ir.Direction | None:
     """The direction of a traversal, derived from the endpoint that is already bound."""
     if walk.is_undirected:
         if edge.source == edge.target:
-            return Direction.BOTH
+            return ir.Direction.BOTH
         problem = f"`{edge.name}` connects {edge.source} to {edge.target} and has one direction"
         advice = f"write `{walk.edge.text}` without < >"
         scope.diagnostics.error("T22", problem, walk.edge.span, advice)
@@ -357,15 +339,15 @@ def _infer_direction(walk: Traversal, edge: EdgeType, scope: Scope) -> Direction
         bound = scope.variables.get(variable.name)
         if bound is not None and isinstance(bound.type, NodeType):
             if bound.type.name == forward:
-                return Direction.OUT
+                return ir.Direction.OUT
             if bound.type.name == backward:
-                return Direction.IN
+                return ir.Direction.IN
             _report_wrong_end(variable, bound.type, edge, scope)
             return None
-    return Direction.OUT
+    return ir.Direction.OUT
 
 
-def _report_wrong_end(variable: Variable, node: NodeType, edge: EdgeType, scope: Scope) -> None:
+def _report_wrong_end(variable: ast.Variable, node: NodeType, edge: EdgeType, scope: Scope) -> None:
     problem = (
         f"`${variable.name}` is a {node.name}, but `{edge.name}` connects "
         f"{edge.source} to {edge.target}"
@@ -375,8 +357,8 @@ def _report_wrong_end(variable: Variable, node: NodeType, edge: EdgeType, scope:
     scope.diagnostics.error("T5", problem, variable.span, advice)
 
 
-def _bind_end(variable: Variable, type_name: str, edge: EdgeType, scope: Scope) -> bool:
-    if variable.name == ANONYMOUS:
+def _bind_end(variable: ast.Variable, type_name: str, edge: EdgeType, scope: Scope) -> bool:
+    if variable.name == ir.ANONYMOUS:
         return True
     bound = scope.variables.get(variable.name)
     if bound is None:
@@ -392,7 +374,7 @@ def _bind_end(variable: Variable, type_name: str, edge: EdgeType, scope: Scope) 
     return _is_required(variable, scope)
 
 
-def _bind_edge(walk: Traversal, edge: EdgeType, scope: Scope) -> bool:
+def _bind_edge(walk: ast.Traversal, edge: EdgeType, scope: Scope) -> bool:
     variable = walk.edge_binding
     if variable is None:
         return True
@@ -400,7 +382,7 @@ def _bind_edge(walk: Traversal, edge: EdgeType, scope: Scope) -> bool:
         problem = f"`${variable.name}` is already bound; an edge variable needs a unique name"
         scope.diagnostics.error("T23", problem, variable.span)
         return False
-    if variable.name != ANONYMOUS:
+    if variable.name != ir.ANONYMOUS:
         scope.bind(variable.name, edge)
     if walk.hops is not None and (walk.hops.minimum, walk.hops.maximum) != (1, 1):
         problem = "an edge variable is bound to one edge, so the traversal must have one hop"

@@ -9,26 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from omnigraph.compiler.ir import (
-    AllOf,
-    AnyOf,
-    Bm25,
-    Comparator,
-    Comparison,
-    Condition,
-    Constant,
-    EntityId,
-    Given,
-    Nearest,
-    NullTest,
-    Operand,
-    ParameterValue,
-    PropertyValue,
-    Ranking,
-    Rrf,
-    TextFunction,
-    TextMatch,
-)
+from omnigraph.compiler import ir
 from omnigraph.compiler.parser import Literal
 from omnigraph.compiler.query import ast
 from omnigraph.compiler.query.ast import (
@@ -51,7 +32,7 @@ from omnigraph.compiler.query.expressions import (
 from omnigraph.model.catalog import EdgeType
 from omnigraph.model.types import I64, NUMBERS, STRING, PropertyType, Vector, are_comparable
 
-TEXT_FUNCTIONS = frozenset(str(function) for function in TextFunction)
+TEXT_FUNCTIONS = frozenset(str(function) for function in ir.TextFunction)
 RANKINGS = frozenset({"bm25", "nearest", "rrf"})
 RRF_K_DEFAULT = 60
 FUZZY_EDITS_DEFAULT = 2
@@ -66,25 +47,25 @@ _USAGE_BY_FUNCTION = {
 }
 
 
-def check_text_match(call: Call, scope: Scope, *, is_negated: bool) -> TextMatch | None:
+def check_text_match(call: Call, scope: Scope, *, is_negated: bool) -> ir.TextMatch | None:
     """Check a `search`, `match_text` or `fuzzy` as a condition."""
-    function = TextFunction(call.function.text)
-    code = "T20" if function is TextFunction.MATCH_TEXT else "T19"
-    arity_max = 3 if function is TextFunction.FUZZY else 2
+    function = ir.TextFunction(call.function.text)
+    code = "T20" if function is ir.TextFunction.MATCH_TEXT else "T19"
+    arity_max = 3 if function is ir.TextFunction.FUZZY else 2
     if not _has_arity(call, 2, arity_max, scope):
         return None
     searched = _check_text(call, scope, code)
-    edits: Given | None = None
+    edits: ir.Given | None = None
     if len(call.arguments) == 3:
         edits = _check_integer(call.arguments[2], scope, code, minimum=0)
         if edits is None:
             return None
-    elif function is TextFunction.FUZZY:
-        edits = Constant(FUZZY_EDITS_DEFAULT, I64)
-    return None if searched is None else TextMatch(function, *searched, edits, is_negated)
+    elif function is ir.TextFunction.FUZZY:
+        edits = ir.Constant(FUZZY_EDITS_DEFAULT, I64)
+    return None if searched is None else ir.TextMatch(function, *searched, edits, is_negated)
 
 
-def check_ranking(call: Call, scope: Scope) -> Ranking | None:
+def check_ranking(call: Call, scope: Scope) -> ir.Ranking | None:
     """Check a `nearest`, `bm25` or `rrf`."""
     match call.function.text:
         case "nearest":
@@ -95,12 +76,12 @@ def check_ranking(call: Call, scope: Scope) -> Ranking | None:
             return _check_rrf(call, scope)
 
 
-def variable_of(ranking: Ranking) -> str:
+def variable_of(ranking: ir.Ranking) -> str:
     """The variable whose entities a ranking orders."""
-    return variable_of(ranking.primary) if isinstance(ranking, Rrf) else ranking.field.variable
+    return variable_of(ranking.primary) if isinstance(ranking, ir.Rrf) else ranking.field.variable
 
 
-def _check_nearest(call: Call, scope: Scope) -> Nearest | None:
+def _check_nearest(call: Call, scope: Scope) -> ir.Nearest | None:
     if not _has_arity(call, 2, 2, scope):
         return None
     written_field, written_query = call.arguments
@@ -116,39 +97,39 @@ def _check_nearest(call: Call, scope: Scope) -> Nearest | None:
         return None
     if not _is_vector_query(query, field.type.element):
         given = describe_operand(query)
-        if isinstance(query, Constant) and isinstance(query.value, tuple):
+        if isinstance(query, ir.Constant) and isinstance(query.value, tuple):
             given = f"a list of {len(query.value)} ({query.type})"
         problem = f"nearest() on a {field.type.element} cannot take {given}"
         advice = f"give {field.type.element.dimension} numbers, or a String to be embedded"
         scope.diagnostics.error("T15", problem, written_query.span, advice)
         return None
-    return Nearest(field, query)
+    return ir.Nearest(field, query)
 
 
-def _is_vector_query(query: Given, vector: Vector) -> bool:
+def _is_vector_query(query: ir.Given, vector: Vector) -> bool:
     match query:
-        case ParameterValue(type=type):
+        case ir.ParameterValue(type=type):
             return type.element == vector or type.is_string
-        case Constant(type=PropertyType(is_list=True, element=element), value=tuple() as values):
+        case ir.Constant(type=PropertyType(is_list=True, element=element), value=tuple() as values):
             return element in NUMBERS and len(values) == vector.dimension
-        case Constant(type=PropertyType() as type):
+        case ir.Constant(type=PropertyType() as type):
             return type.is_string
         case _:
             return False
 
 
-def _check_bm25(call: Call, scope: Scope) -> Bm25 | None:
+def _check_bm25(call: Call, scope: Scope) -> ir.Bm25 | None:
     if not _has_arity(call, 2, 2, scope):
         return None
     searched = _check_text(call, scope, "T20")
-    return None if searched is None else Bm25(*searched)
+    return None if searched is None else ir.Bm25(*searched)
 
 
-def _check_rrf(call: Call, scope: Scope) -> Rrf | None:
+def _check_rrf(call: Call, scope: Scope) -> ir.Rrf | None:
     if not _has_arity(call, 2, 3, scope):
         return None
     arms = [_check_arm(each, scope) for each in call.arguments[:2]]
-    k: Given | None = Constant(RRF_K_DEFAULT, I64)
+    k: ir.Given | None = ir.Constant(RRF_K_DEFAULT, I64)
     if len(call.arguments) == 3:
         k = _check_integer(call.arguments[2], scope, "T21", minimum=1)
     primary, secondary = arms
@@ -158,10 +139,10 @@ def _check_rrf(call: Call, scope: Scope) -> Rrf | None:
         problem = "both rankings of rrf() must rank the same variable"
         scope.diagnostics.error("T15", problem, call.span)
         return None
-    return Rrf(primary, secondary, k)
+    return ir.Rrf(primary, secondary, k)
 
 
-def _check_arm(written: Expression, scope: Scope) -> Nearest | Bm25 | None:
+def _check_arm(written: Expression, scope: Scope) -> ir.Nearest | ir.Bm25 | None:
     if isinstance(written, Call) and written.function.text == "nearest":
         return _check_nearest(written, scope)
     if isinstance(written, Call) and written.function.text == "bm25":
@@ -184,7 +165,7 @@ def _has_arity(call: Call, least: int, most: int, scope: Scope) -> bool:
     return fits
 
 
-def _check_field(written: Expression, scope: Scope, code: str) -> PropertyValue | None:
+def _check_field(written: Expression, scope: Scope, code: str) -> ir.PropertyValue | None:
     variable = written.variable if isinstance(written, PropertyAccess) else written
     bound = scope.variables.get(variable.name) if isinstance(variable, Variable) else None
     if bound is not None and isinstance(bound.type, EdgeType):
@@ -198,7 +179,7 @@ def _check_field(written: Expression, scope: Scope, code: str) -> PropertyValue 
     return resolve_property(written, scope)
 
 
-def _check_text(call: Call, scope: Scope, code: str) -> tuple[PropertyValue, Given] | None:
+def _check_text(call: Call, scope: Scope, code: str) -> tuple[ir.PropertyValue, ir.Given] | None:
     """The searched property and the text to search for."""
     written_field, written_query = call.arguments[:2]
     field = _check_field(written_field, scope, code)
@@ -221,7 +202,9 @@ def _check_text(call: Call, scope: Scope, code: str) -> tuple[PropertyValue, Giv
     return field, query
 
 
-def _check_integer(written: Expression, scope: Scope, code: str, *, minimum: int) -> Given | None:
+def _check_integer(
+    written: Expression, scope: Scope, code: str, *, minimum: int
+) -> ir.Given | None:
     count = resolve_constant(written, scope, code=code)
     if count is None:
         return None
@@ -229,13 +212,13 @@ def _check_integer(written: Expression, scope: Scope, code: str, *, minimum: int
     if type is None or not type.is_integer:
         scope.diagnostics.error(code, "a whole number is needed here", written.span)
         return None
-    if isinstance(count, Constant) and isinstance(count.value, int) and count.value < minimum:
+    if isinstance(count, ir.Constant) and isinstance(count.value, int) and count.value < minimum:
         scope.diagnostics.error(code, f"the number must be at least {minimum}", written.span)
         return None
     return count
 
 
-Resolve = Callable[[Expression, Scope], Operand | None]
+Resolve = Callable[[Expression, Scope], ir.Operand | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +232,7 @@ class Sides:
 PATTERN_SIDES = Sides(resolve_operand, resolve_operand)
 
 
-def check_condition(written: ast.Condition, scope: Scope, sides: Sides) -> Condition | None:
+def check_condition(written: ast.Condition, scope: Scope, sides: Sides) -> ir.Condition | None:
     """The typed condition, or `None` after reporting why it is invalid."""
     match written:
         case BooleanCondition(conditions=conditions, is_disjunction=is_disjunction):
@@ -257,7 +240,7 @@ def check_condition(written: ast.Condition, scope: Scope, sides: Sides) -> Condi
             found = tuple(each for each in checked if each is not None)
             if len(found) < len(checked):
                 return None
-            return AnyOf(found) if is_disjunction else AllOf(found)
+            return ir.AnyOf(found) if is_disjunction else ir.AllOf(found)
         case ast.NullTest(operand=operand, is_negated=is_negated):
             tested = sides.left(operand, scope)
             type = None if tested is None else type_of(tested)
@@ -266,14 +249,14 @@ def check_condition(written: ast.Condition, scope: Scope, sides: Sides) -> Condi
                 problem = f"{named} is a Blob, which cannot be used in a condition"
                 scope.diagnostics.error("T7", problem, operand.span)
                 return None
-            return None if tested is None else NullTest(tested, is_negated)
+            return None if tested is None else ir.NullTest(tested, is_negated)
         case Call():
             return _check_call(written, scope)
         case ast.Comparison():
             return _check_comparison(written, scope, sides)
 
 
-def _check_call(call: Call, scope: Scope) -> Condition | None:
+def _check_call(call: Call, scope: Scope) -> ir.Condition | None:
     if call.function.text in TEXT_FUNCTIONS:
         return check_text_match(call, scope, is_negated=False)
     if call.function.text in RANKINGS:
@@ -287,7 +270,7 @@ def _check_call(call: Call, scope: Scope) -> Condition | None:
     return None
 
 
-def _check_comparison(written: ast.Comparison, scope: Scope, sides: Sides) -> Condition | None:
+def _check_comparison(written: ast.Comparison, scope: Scope, sides: Sides) -> ir.Condition | None:
     if isinstance(written.left, Call) and written.left.function.text in TEXT_FUNCTIONS:
         return _check_text_truth(written.left, written, scope)
     left, right = sides.left(written.left, scope), sides.right(written.right, scope)
@@ -296,16 +279,16 @@ def _check_comparison(written: ast.Comparison, scope: Scope, sides: Sides) -> Co
     if _is_null(left) or _is_null(right):
         advice = _advise_null_test(written.operator.text)
         scope.diagnostics.warn("W1", "a comparison with null never matches", written.span, advice)
-    if not isinstance(left, EntityId) and not isinstance(right, EntityId):
+    if not isinstance(left, ir.EntityId) and not isinstance(right, ir.EntityId):
         comparator = _choose_comparator(written.operator.text, left, right)
         if comparator is not None:
-            return Comparison(left, comparator, right)
+            return ir.Comparison(left, comparator, right)
     problem, remedy = _explain_mismatch(written.operator.text, left, right)
     scope.diagnostics.error("T7", problem, written.span, remedy)
     return None
 
 
-def _check_text_truth(call: Call, written: ast.Comparison, scope: Scope) -> TextMatch | None:
+def _check_text_truth(call: Call, written: ast.Comparison, scope: Scope) -> ir.TextMatch | None:
     """Check `search(…) = false` and similar comparisons of a text predicate."""
     operator, right = written.operator.text, written.right
     if (
@@ -319,7 +302,7 @@ def _check_text_truth(call: Call, written: ast.Comparison, scope: Scope) -> Text
     return check_text_match(call, scope, is_negated=(operator == "=") != right.value)
 
 
-def _choose_comparator(operator: str, left: Operand, right: Operand) -> Comparator | None:
+def _choose_comparator(operator: str, left: ir.Operand, right: ir.Operand) -> ir.Comparator | None:
     """The comparator for two operands, or `None` if their types do not allow the comparison."""
     left_type, right_type = type_of(left), type_of(right)
     # An empty list has no element that could have the wrong type.
@@ -329,15 +312,15 @@ def _choose_comparator(operator: str, left: Operand, right: Operand) -> Comparat
     match operator:
         case "in":
             fits = right_type is None or right_type.is_list
-            return Comparator.IN if fits and _may_meet(left_type, right_element) else None
+            return ir.Comparator.IN if fits and _may_meet(left_type, right_element) else None
         case "contains" if left_type is not None and left_type.is_list:
-            return Comparator.LIST_CONTAINS if _may_meet(left_element, right_type) else None
+            return ir.Comparator.LIST_CONTAINS if _may_meet(left_element, right_type) else None
         case "contains":
-            return Comparator.STRING_CONTAINS if are_texts else None
+            return ir.Comparator.STRING_CONTAINS if are_texts else None
         case "starts_with":
-            return Comparator.STARTS_WITH if are_texts else None
+            return ir.Comparator.STARTS_WITH if are_texts else None
         case _:
-            return Comparator(operator) if _may_meet(left_type, right_type) else None
+            return ir.Comparator(operator) if _may_meet(left_type, right_type) else None
 
 
 def _may_meet(one: PropertyType | None, other: PropertyType | None) -> bool:
@@ -352,18 +335,18 @@ def _is_text(type: PropertyType | None) -> bool:
     return type is None or type.is_string
 
 
-def _is_null(operand: Operand) -> bool:
-    return isinstance(operand, Constant) and operand.value is None
+def _is_null(operand: ir.Operand) -> bool:
+    return isinstance(operand, ir.Constant) and operand.value is None
 
 
-def _is_empty_list(operand: Operand) -> bool:
-    return isinstance(operand, Constant) and operand.value == ()
+def _is_empty_list(operand: ir.Operand) -> bool:
+    return isinstance(operand, ir.Constant) and operand.value == ()
 
 
-def _explain_mismatch(operator: str, left: Operand, right: Operand) -> tuple[str, str | None]:
+def _explain_mismatch(operator: str, left: ir.Operand, right: ir.Operand) -> tuple[str, str | None]:
     sides = f"{describe_operand(left)} and {describe_operand(right)}"
     for side in (left, right):
-        if isinstance(side, EntityId):
+        if isinstance(side, ir.EntityId):
             advice = f"compare properties, for instance the keys: `${side.variable}.…`"
             return f"a comparison needs scalar operands, not {sides}", advice
     types = [type for type in (type_of(left), type_of(right)) if type is not None]
@@ -372,7 +355,7 @@ def _explain_mismatch(operator: str, left: Operand, right: Operand) -> tuple[str
     return f"{sides} cannot be compared with `{operator}`", _advise(operator, left, right)
 
 
-def _advise(operator: str, left: Operand, right: Operand) -> str | None:
+def _advise(operator: str, left: ir.Operand, right: ir.Operand) -> str | None:
     left_type, right_type = type_of(left), type_of(right)
     match operator:
         case "contains":
@@ -385,7 +368,7 @@ def _advise(operator: str, left: Operand, right: Operand) -> str | None:
             return _advise_null_test(operator)
         case _ if left_type.is_list:
             # In the condition of a mutation, properties are named without a variable.
-            if isinstance(left, PropertyValue) and not left.variable:
+            if isinstance(left, ir.PropertyValue) and not left.variable:
                 return "a mutation cannot search a list"
             return "use `contains` to search a list"
         case _ if right_type.is_list:

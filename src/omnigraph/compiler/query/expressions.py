@@ -14,18 +14,8 @@ from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from itertools import chain
 
+from omnigraph.compiler import ir
 from omnigraph.compiler.diagnostics import Diagnostics, advise_name
-from omnigraph.compiler.ir import (
-    ANONYMOUS,
-    Constant,
-    EntityId,
-    Given,
-    Now,
-    Operand,
-    ParameterValue,
-    PropertyValue,
-    Value,
-)
 from omnigraph.compiler.parser import Literal, Name
 from omnigraph.compiler.query.ast import (
     Call,
@@ -163,11 +153,11 @@ _TYPE_BY_CLASS: dict[type, PropertyType] = {bool: BOOL, int: I64, float: F64, st
 """The types of literals; the type of null is unknown."""
 
 
-def read_literal(written: Expression, diagnostics: Diagnostics) -> Constant | None:
+def read_literal(written: Expression, diagnostics: Diagnostics) -> ir.Constant | None:
     """The constant that an expression denotes, or `None` if it is not a constant or is invalid."""
     match written:
         case Literal(value=value):
-            return Constant(value, _TYPE_BY_CLASS.get(type(value)))
+            return ir.Constant(value, _TYPE_BY_CLASS.get(type(value)))
         case ListLiteral():
             return _read_list(written, diagnostics)
         case Call(function=function) if function.text in TEMPORAL_FUNCTIONS:
@@ -183,7 +173,7 @@ def is_literal(written: Expression) -> bool:
     return isinstance(written, Literal | ListLiteral)
 
 
-def find_value_error(value: Value, type: PropertyType) -> str | None:
+def find_value_error(value: ir.Value, type: PropertyType) -> str | None:
     """Why a value cannot be stored in a property of a type, or `None` if it can."""
     if value is None:
         return None if type.is_nullable else "the property cannot be null"
@@ -196,7 +186,7 @@ def find_value_error(value: Value, type: PropertyType) -> str | None:
     return _scalar_problem(value, type)
 
 
-def find_mismatch(value: Value, type: PropertyType) -> str | None:
+def find_mismatch(value: ir.Value, type: PropertyType) -> str | None:
     """Why a value can never be compared with a scalar of a type, or `None` if it can.
 
     Numbers of any kind and size are comparable: `= 2.7` on an integer matches nothing.
@@ -208,7 +198,7 @@ def find_mismatch(value: Value, type: PropertyType) -> str | None:
     return _scalar_problem(value, type)
 
 
-def _scalar_problem(value: Value, type: PropertyType) -> str | None:
+def _scalar_problem(value: ir.Value, type: PropertyType) -> str | None:
     element = type.element
     if type.enum_values is not None and isinstance(value, str):
         known = type.enum_values
@@ -230,7 +220,7 @@ def _scalar_problem(value: Value, type: PropertyType) -> str | None:
     return None if fits else f"{describe_value(value)} is not of type {type.describe()}"
 
 
-def _vector_problem(value: Value, vector: Vector) -> str | None:
+def _vector_problem(value: ir.Value, vector: Vector) -> str | None:
     if not isinstance(value, tuple) or not all(_is_number(each) for each in value):
         return f"{vector} takes a list of {vector.dimension} numbers"
     if len(value) != vector.dimension:
@@ -238,7 +228,7 @@ def _vector_problem(value: Value, vector: Vector) -> str | None:
     return next((m for each in value if (m := _number_problem(each, Scalar.F32))), None)
 
 
-def _number_problem(value: Value, element: Scalar | Vector) -> str | None:
+def _number_problem(value: ir.Value, element: Scalar | Vector) -> str | None:
     assert isinstance(value, int | float)
     assert isinstance(element, Scalar)
     if element in FLOATS:
@@ -250,11 +240,11 @@ def _number_problem(value: Value, element: Scalar | Vector) -> str | None:
     return None if low <= value <= high else f"{value} exceeds {element} ({low} to {high})"
 
 
-def _is_number(value: Value) -> bool:
+def _is_number(value: ir.Value) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def advise_literal(value: Value, type: PropertyType) -> str | None:
+def advise_literal(value: ir.Value, type: PropertyType) -> str | None:
     """How to write a value so that it has a type, or `None` if that is not possible."""
     element = type.element
     match value:
@@ -289,7 +279,7 @@ def _format_temporal(text: str, element: Scalar) -> str:
     return cut
 
 
-def describe_value(value: Value) -> str:
+def describe_value(value: ir.Value) -> str:
     """A value as text for messages."""
     match value:
         case None:
@@ -308,8 +298,8 @@ def describe_value(value: Value) -> str:
             return str(value)
 
 
-def _read_list(written: ListLiteral, diagnostics: Diagnostics) -> Constant | None:
-    values: list[Value] = []
+def _read_list(written: ListLiteral, diagnostics: Diagnostics) -> ir.Constant | None:
+    values: list[ir.Value] = []
     types: list[PropertyType] = []
     for each in written.elements:
         if isinstance(each, ListLiteral):
@@ -330,7 +320,7 @@ def _read_list(written: ListLiteral, diagnostics: Diagnostics) -> Constant | Non
         problem = "the elements of a list must have one type"
         diagnostics.error("T32", problem, written.span)
         return None
-    return Constant(tuple(values), PropertyType(element, is_list=True))
+    return ir.Constant(tuple(values), PropertyType(element, is_list=True))
 
 
 def _common_element(types: list[PropertyType]) -> Scalar | Vector | None:
@@ -342,7 +332,7 @@ def _common_element(types: list[PropertyType]) -> Scalar | Vector | None:
     return Scalar.F64 if elements <= NUMBERS and elements & FLOATS else None
 
 
-def _read_temporal(written: Call, diagnostics: Diagnostics) -> Constant | None:
+def _read_temporal(written: Call, diagnostics: Diagnostics) -> ir.Constant | None:
     word = written.function.text
     type = DATE if word == "date" else DATETIME
     match written:
@@ -350,7 +340,7 @@ def _read_temporal(written: Call, diagnostics: Diagnostics) -> Constant | None:
             arguments=[Literal(value=str() as text, span=span)], has_star=False, is_distinct=False
         ):
             try:
-                return Constant(parse_date(text) if type is DATE else parse_datetime(text), type)
+                return ir.Constant(parse_date(text) if type is DATE else parse_datetime(text), type)
             except ValueError as error:
                 problem = f"invalid {type} literal {describe_value(text)}{explain(error)}"
                 diagnostics.error("T3", problem, span, advise_literal(text, type))
@@ -366,7 +356,7 @@ FUNCTIONS = (
 )  # fmt: skip
 
 
-def resolve_operand(written: Expression, scope: Scope) -> Operand | None:
+def resolve_operand(written: Expression, scope: Scope) -> ir.Operand | None:
     """The operand that an expression denotes in a comparison or a projection."""
     match written:
         case PropertyAccess():
@@ -382,12 +372,12 @@ def resolve_operand(written: Expression, scope: Scope) -> Operand | None:
             return _resolve_call(written, scope)
 
 
-def resolve_constant(written: Expression, scope: Scope, *, code: str) -> Given | None:
+def resolve_constant(written: Expression, scope: Scope, *, code: str) -> ir.Given | None:
     """The value of an expression that does not depend on a row; anything else is reported."""
     match written:
         case Variable(name=name, span=span):
             if name in scope.parameters:
-                return ParameterValue(name, scope.parameters[name])
+                return ir.ParameterValue(name, scope.parameters[name])
             if name in scope.variables:
                 problem = f"`${name}` is bound by the pattern; a literal or parameter is needed"
                 scope.diagnostics.error(code, problem, span)
@@ -405,10 +395,10 @@ def resolve_constant(written: Expression, scope: Scope, *, code: str) -> Given |
             return read_literal(written, scope.diagnostics)
         case Call():
             operand = _resolve_call(written, scope)
-            return operand if isinstance(operand, Constant | Now) else None
+            return operand if isinstance(operand, ir.Constant | ir.Now) else None
 
 
-def resolve_property(written: PropertyAccess, scope: Scope) -> PropertyValue | None:
+def resolve_property(written: PropertyAccess, scope: Scope) -> ir.PropertyValue | None:
     """The property that `$variable.property` denotes."""
     variable, name = written.variable, written.property
     bound = scope.variables.get(variable.name)
@@ -416,7 +406,7 @@ def resolve_property(written: PropertyAccess, scope: Scope) -> PropertyValue | N
         if variable.name in scope.parameters:
             problem = f"`${variable.name}` is a parameter and has no properties"
             scope.diagnostics.error("T6", problem, variable.span)
-        elif variable.name == ANONYMOUS:
+        elif variable.name == ir.ANONYMOUS:
             problem = "`$_` is anonymous and has no properties"
             scope.diagnostics.error("T6", problem, variable.span, "give the variable a name")
         else:
@@ -432,59 +422,59 @@ def resolve_property(written: PropertyAccess, scope: Scope) -> PropertyValue | N
             scope.diagnostics.unknown("T6", problem, name.span, name.text, bound.type.properties)
         return None
     type = found.type.as_nullable() if bound.is_optional else found.type
-    return PropertyValue(variable.name, found.name, type)
+    return ir.PropertyValue(variable.name, found.name, type)
 
 
-def type_of(operand: Operand) -> PropertyType | None:
+def type_of(operand: ir.Operand) -> PropertyType | None:
     """The type of an operand; the type of `null` is unknown."""
     match operand:
-        case PropertyValue(type=type) | ParameterValue(type=type) | Constant(type=type):
+        case ir.PropertyValue(type=type) | ir.ParameterValue(type=type) | ir.Constant(type=type):
             return type
-        case EntityId(is_nullable=is_nullable):
+        case ir.EntityId(is_nullable=is_nullable):
             return STRING.as_nullable() if is_nullable else STRING
-        case Now():
+        case ir.Now():
             return DATETIME
 
 
-def describe_operand(operand: Operand) -> str:
+def describe_operand(operand: ir.Operand) -> str:
     """An operand and its type as text for messages."""
     match operand:
-        case PropertyValue(variable="", property=name, type=type):
+        case ir.PropertyValue(variable="", property=name, type=type):
             return f"`{name}` ({type})"
-        case PropertyValue(variable=variable, property=name, type=type):
+        case ir.PropertyValue(variable=variable, property=name, type=type):
             return f"`${variable}.{name}` ({type})"
-        case ParameterValue(name=name, type=type):
+        case ir.ParameterValue(name=name, type=type):
             return f"`${name}` ({type})"
-        case EntityId(variable=variable, kind=kind, type_name=type_name):
+        case ir.EntityId(variable=variable, kind=kind, type_name=type_name):
             return f"`${variable}` (the {kind} {type_name})"
-        case Constant(type=None):
+        case ir.Constant(type=None):
             return "null"
-        case Constant(value=date() as value):
+        case ir.Constant(value=date() as value):
             return describe_value(value)
-        case Constant(value=value, type=type):
+        case ir.Constant(value=value, type=type):
             return f"{describe_value(value)} ({type})"
-        case Now():
+        case ir.Now():
             return "now() (DateTime)"
 
 
-def advise_declaration(given: Operand, needed: PropertyType) -> str | None:
+def advise_declaration(given: ir.Operand, needed: PropertyType) -> str | None:
     """How to declare a parameter, or to write a literal, so that it has a type."""
     match given:
-        case ParameterValue(name=name):
+        case ir.ParameterValue(name=name):
             # Parameters cannot be declared as enums; they are strings.
             word = str(needed.element) if needed.enum_values else needed.describe()
             return f"declare `${name}: {word}`"
-        case Constant(value=value):
+        case ir.Constant(value=value):
             return advise_literal(value, needed)
-        case PropertyValue() | EntityId() | Now():
+        case ir.PropertyValue() | ir.EntityId() | ir.Now():
             return None
 
 
-def _resolve_variable(variable: Variable, scope: Scope) -> Operand | None:
+def _resolve_variable(variable: Variable, scope: Scope) -> ir.Operand | None:
     name = variable.name
     # Where a value is expected, a parameter hides a bound variable of the same name.
     if name in scope.parameters:
-        return ParameterValue(name, scope.parameters[name])
+        return ir.ParameterValue(name, scope.parameters[name])
     bound = scope.variables.get(name)
     if bound is None:
         scope.report_unbound("T31", variable)
@@ -493,10 +483,10 @@ def _resolve_variable(variable: Variable, scope: Scope) -> Operand | None:
         problem = f"`${name}` is bound to an edge and cannot be used by itself"
         scope.diagnostics.error("T23", problem, variable.span, f"name a property: `${name}.…`")
         return None
-    return EntityId(name, bound.type.kind, bound.type.name, bound.is_optional)
+    return ir.EntityId(name, bound.type.kind, bound.type.name, bound.is_optional)
 
 
-def _resolve_call(call: Call, scope: Scope) -> Operand | None:
+def _resolve_call(call: Call, scope: Scope) -> ir.Operand | None:
     name = call.function.text
     if is_literal(call):
         return read_literal(call, scope.diagnostics)
@@ -504,7 +494,7 @@ def _resolve_call(call: Call, scope: Scope) -> Operand | None:
         if call.arguments or call.has_star or call.is_distinct:
             scope.diagnostics.error("P7", "now() takes no arguments", call.span, "write `now()`")
             return None
-        return Now()
+        return ir.Now()
     if name in FUNCTIONS:
         problem = f"{name}() is not allowed here"
         scope.diagnostics.error("T7", problem, call.span, _PLACE_BY_FUNCTION.get(name))

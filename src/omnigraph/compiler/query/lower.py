@@ -13,17 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from typing import TypeAlias
 
-from omnigraph.compiler.ir import (
-    ANONYMOUS,
-    AntiJoin,
-    Condition,
-    Expand,
-    Filter,
-    NodeScan,
-    Operator,
-    OptionalJoin,
-    SameEntity,
-)
+from omnigraph.compiler import ir
 from omnigraph.compiler.query.ast import Binding, Clause, Traversal, Variable, variables_in
 from omnigraph.compiler.query.clauses import (
     ResolvedBinding,
@@ -88,7 +78,7 @@ _Bound: TypeAlias = "ChainMap[str, None]"
 
 def lower_clauses(
     clauses: Sequence[ResolvedClause], outer: _Bound | None = None
-) -> tuple[Operator, ...]:
+) -> tuple[ir.Operator, ...]:
     """The pipeline of a pattern, or of a block in it whose outer variables are already bound."""
     lowering = _Lowering(clauses, ChainMap() if outer is None else outer)
     lowering.scan_roots()
@@ -101,13 +91,13 @@ class _Lowering:
     """The pipeline of one block under construction."""
 
     def __init__(self, clauses: Sequence[ResolvedClause], outer: _Bound) -> None:
-        self.operators: list[Operator] = []
+        self.operators: list[ir.Operator] = []
         self._clauses = clauses
         self._outer = outer
         self._bound = outer.new_child()
         self._fresh_count_by_stem: Counter[str] = Counter()
         self._traversals = [c for c in clauses if isinstance(c, ResolvedTraversal)]
-        self._conditions: dict[str, list[Condition]] = {}
+        self._conditions: dict[str, list[ir.Condition]] = {}
         for clause in clauses:
             if isinstance(clause, ResolvedBinding):
                 self._conditions.setdefault(clause.variable, []).extend(clause.conditions)
@@ -118,7 +108,7 @@ class _Lowering:
         It is the first that a binding declares, or else the source of the first traversal.
         """
         ends = ((walk.source, walk.target) for walk in self._traversals)
-        parts = connected_components(pair for pair in ends if ANONYMOUS not in pair)
+        parts = connected_components(pair for pair in ends if ir.ANONYMOUS not in pair)
         rooted: set[str] = set()
         declared = [c for c in self._clauses if isinstance(c, ResolvedBinding)]
         for binding in declared:
@@ -129,10 +119,10 @@ class _Lowering:
         rooted.update(part for name, part in parts.items() if name in self._outer)
         for walk in self._traversals:
             start, type_name = walk.source, walk.source_type
-            if start == ANONYMOUS and walk.target != ANONYMOUS:
+            if start == ir.ANONYMOUS and walk.target != ir.ANONYMOUS:
                 start, type_name = walk.target, walk.target_type
             part = parts.get(start, start)
-            if start != ANONYMOUS and part not in rooted and start not in self._bound:
+            if start != ir.ANONYMOUS and part not in rooted and start not in self._bound:
                 rooted.add(part)
                 self._scan(start, type_name)
 
@@ -146,7 +136,7 @@ class _Lowering:
         this_sweep: list[int] = []
         next_sweep: list[int] = []
         for number, walk in enumerate(self._traversals):
-            for end in {walk.source, walk.target} - {ANONYMOUS}:
+            for end in {walk.source, walk.target} - {ir.ANONYMOUS}:
                 numbers_by_end.setdefault(end, []).append(number)
             if walk.source in self._bound or walk.target in self._bound:
                 this_sweep.append(number)
@@ -163,15 +153,15 @@ class _Lowering:
         for number, walk in enumerate(self._traversals):
             if number not in done:
                 # Only `$_ edge $_` uses no variable; it starts from a separate scan.
-                hidden = self._fresh(ANONYMOUS)
+                hidden = self._fresh(ir.ANONYMOUS)
                 self._scan(hidden, walk.source_type)
-                self._append_expand(walk, hidden, ANONYMOUS, is_reversed=False)
+                self._append_expand(walk, hidden, ir.ANONYMOUS, is_reversed=False)
 
     def filter_rows(self) -> None:
         """Add filters, negations and optional blocks, each after its variables are bound."""
         for name, conditions in self._conditions.items():
             if name in self._outer:
-                self.operators.extend(Filter(condition) for condition in conditions)
+                self.operators.extend(ir.Filter(condition) for condition in conditions)
         optional: list[ResolvedBlock] = []
         early: list[ResolvedFilter | ResolvedBlock] = []
         late: list[ResolvedFilter | ResolvedBlock] = []
@@ -187,20 +177,22 @@ class _Lowering:
         self._emit(early)
         for block in optional:
             inner = lower_clauses(block.clauses, self._bound)
-            self.operators.append(OptionalJoin(block.outer, inner))
+            self.operators.append(ir.OptionalJoin(block.outer, inner))
             self._bind(_introduced(inner))
         self._emit(late)
 
     def _emit(self, clauses: Sequence[ResolvedFilter | ResolvedBlock]) -> None:
-        self.operators.extend(Filter(c.condition) for c in clauses if isinstance(c, ResolvedFilter))
         self.operators.extend(
-            AntiJoin(c.outer, lower_clauses(c.clauses, self._bound))
+            ir.Filter(c.condition) for c in clauses if isinstance(c, ResolvedFilter)
+        )
+        self.operators.extend(
+            ir.AntiJoin(c.outer, lower_clauses(c.clauses, self._bound))
             for c in clauses
             if isinstance(c, ResolvedBlock)
         )
 
     def _scan(self, variable: str, type_name: str) -> None:
-        self.operators.append(NodeScan(variable, type_name, self._take_conditions(variable)))
+        self.operators.append(ir.NodeScan(variable, type_name, self._take_conditions(variable)))
         self._bind({variable})
 
     def _bind(self, names: Iterable[str]) -> None:
@@ -212,7 +204,7 @@ class _Lowering:
         if has_source and has_target:
             reached = self._fresh(walk.target)
             self._append_expand(walk, walk.source, reached, is_reversed=False)
-            self.operators.append(Filter(SameEntity(reached, walk.target)))
+            self.operators.append(ir.Filter(ir.SameEntity(reached, walk.target)))
             return reached
         if has_source:
             self._append_expand(walk, walk.source, walk.target, is_reversed=False)
@@ -224,7 +216,7 @@ class _Lowering:
         self, walk: ResolvedTraversal, source: str, target: str, *, is_reversed: bool
     ) -> None:
         self.operators.append(
-            Expand(
+            ir.Expand(
                 source,
                 target,
                 walk.edge_type,
@@ -236,9 +228,9 @@ class _Lowering:
                 walk.edge_binding,
             )
         )
-        self._bind({target, walk.edge_binding or ANONYMOUS} - {ANONYMOUS})
+        self._bind({target, walk.edge_binding or ir.ANONYMOUS} - {ir.ANONYMOUS})
 
-    def _take_conditions(self, variable: str) -> tuple[Condition, ...]:
+    def _take_conditions(self, variable: str) -> tuple[ir.Condition, ...]:
         if variable in self._outer:
             return ()
         return tuple(self._conditions.get(variable, ()))
@@ -253,17 +245,17 @@ class _Lowering:
                 return name
 
 
-def _introduced(operators: Sequence[Operator]) -> set[str]:
+def _introduced(operators: Sequence[ir.Operator]) -> set[str]:
     """The variables that a pipeline binds for later operators."""
     names: set[str] = set()
     for operator in operators:
         match operator:
-            case NodeScan(variable=variable):
+            case ir.NodeScan(variable=variable):
                 names.add(variable)
-            case Expand(target=target, edge_binding=edge):
-                names |= {target, edge or ANONYMOUS}
-            case OptionalJoin(inner=inner):
+            case ir.Expand(target=target, edge_binding=edge):
+                names |= {target, edge or ir.ANONYMOUS}
+            case ir.OptionalJoin(inner=inner):
                 names |= _introduced(inner)
-            case Filter() | AntiJoin():
+            case ir.Filter() | ir.AntiJoin():
                 pass
-    return names - {ANONYMOUS}
+    return names - {ir.ANONYMOUS}

@@ -21,34 +21,7 @@ from omnigraph.compiler.parser import (
     parse,
     span_of,
 )
-from omnigraph.compiler.query.ast import (
-    Assignment,
-    Binding,
-    Block,
-    BooleanCondition,
-    Call,
-    Clause,
-    Comparison,
-    Condition,
-    Delete,
-    Expression,
-    Hops,
-    Insert,
-    ListLiteral,
-    Mutation,
-    NullTest,
-    Ordering,
-    ParameterSyntax,
-    Projection,
-    PropertyAccess,
-    QueryAnnotation,
-    QuerySyntax,
-    Read,
-    Statement,
-    Traversal,
-    Update,
-    Variable,
-)
+from omnigraph.compiler.query import ast
 from omnigraph.model.names import IDENTIFIER
 from omnigraph.model.source import Source, Span
 
@@ -204,11 +177,11 @@ FOREIGN_SYNTAX = (
 )
 
 
-_Written = Token | ListLiteral | Call
+_Written = Token | ast.ListLiteral | ast.Call
 """An expression from the grammar: a token until `_expression` converts it."""
 
 
-def parse_queries(source: Source) -> tuple[QuerySyntax, ...]:
+def parse_queries(source: Source) -> tuple[ast.QuerySyntax, ...]:
     """Parse the queries of a text, in source order."""
     diagnostics = Diagnostics(source)
     queries = parse(Language.QUERY, source, _Builder(diagnostics), FOREIGN_SYNTAX)
@@ -223,34 +196,34 @@ class _Builder:
     def __init__(self, diagnostics: Diagnostics) -> None:
         self._diagnostics = diagnostics
 
-    def query(self, *definitions: QuerySyntax) -> tuple[QuerySyntax, ...]:
+    def query(self, *definitions: ast.QuerySyntax) -> tuple[ast.QuerySyntax, ...]:
         return definitions
 
     def definition(
         self,
         name: Token,
-        parameters: tuple[ParameterSyntax, ...] | None,
-        *rest: QueryAnnotation | Read | Mutation,
-    ) -> QuerySyntax:
+        parameters: tuple[ast.ParameterSyntax, ...] | None,
+        *rest: ast.QueryAnnotation | ast.Read | ast.Mutation,
+    ) -> ast.QuerySyntax:
         *annotations, body = rest
-        assert isinstance(body, Read | Mutation)
-        return QuerySyntax(
+        assert isinstance(body, ast.Read | ast.Mutation)
+        return ast.QuerySyntax(
             name_of(name),
             parameters or (),
-            tuple(each for each in annotations if isinstance(each, QueryAnnotation)),
+            tuple(each for each in annotations if isinstance(each, ast.QueryAnnotation)),
             body,
         )
 
-    def annotation(self, name: Token, value: Token) -> QueryAnnotation:
-        return QueryAnnotation(name_of(name), decode_string(value, self._diagnostics))
+    def annotation(self, name: Token, value: Token) -> ast.QueryAnnotation:
+        return ast.QueryAnnotation(name_of(name), decode_string(value, self._diagnostics))
 
-    def parameters(self, *parameters: ParameterSyntax) -> tuple[ParameterSyntax, ...]:
+    def parameters(self, *parameters: ast.ParameterSyntax) -> tuple[ast.ParameterSyntax, ...]:
         return parameters
 
     def parameter(
         self, variable: Token, type: tuple[Name, int | None, bool], nullable: Token | None
-    ) -> ParameterSyntax:
-        return ParameterSyntax(_variable(variable), *type, nullable is not None)
+    ) -> ast.ParameterSyntax:
+        return ast.ParameterSyntax(_variable(variable), *type, nullable is not None)
 
     def list_type(self, element: Token) -> tuple[Name, int | None, bool]:
         return name_of(element), None, True
@@ -262,68 +235,68 @@ class _Builder:
 
     def read(
         self,
-        clauses: tuple[Clause, ...],
-        returns: tuple[bool, tuple[Projection, ...]],
-        orderings: tuple[Ordering, ...] | None,
-        limit: Literal | Variable | None,
-        offset: Literal | Variable | None,
-    ) -> Read:
-        return Read(clauses, *returns, orderings or (), limit, offset)
+        clauses: tuple[ast.Clause, ...],
+        returns: tuple[bool, tuple[ast.Projection, ...]],
+        orderings: tuple[ast.Ordering, ...] | None,
+        limit: Literal | ast.Variable | None,
+        offset: Literal | ast.Variable | None,
+    ) -> ast.Read:
+        return ast.Read(clauses, *returns, orderings or (), limit, offset)
 
     def read_offset_first(
         self,
-        clauses: tuple[Clause, ...],
-        returns: tuple[bool, tuple[Projection, ...]],
-        orderings: tuple[Ordering, ...] | None,
-        offset: Literal | Variable,
-        limit: Literal | Variable,
-    ) -> Read:
+        clauses: tuple[ast.Clause, ...],
+        returns: tuple[bool, tuple[ast.Projection, ...]],
+        orderings: tuple[ast.Ordering, ...] | None,
+        offset: Literal | ast.Variable,
+        limit: Literal | ast.Variable,
+    ) -> ast.Read:
         return self.read(clauses, returns, orderings, limit, offset)
 
-    def match(self, *clauses: Clause) -> tuple[Clause, ...]:
+    def match(self, *clauses: ast.Clause) -> tuple[ast.Clause, ...]:
         return clauses
 
     def returns(
-        self, distinct: Token | None, *projections: Projection
-    ) -> tuple[bool, tuple[Projection, ...]]:
+        self, distinct: Token | None, *projections: ast.Projection
+    ) -> tuple[bool, tuple[ast.Projection, ...]]:
         return distinct is not None, projections
 
-    def projection(self, expression: _Written, alias: Token | None) -> Projection:
-        return Projection(self._expression(expression), name_of(alias) if alias else None)
+    def projection(self, expression: _Written, alias: Token | None) -> ast.Projection:
+        return ast.Projection(self._expression(expression), name_of(alias) if alias else None)
 
-    def order(self, *orderings: Ordering) -> tuple[Ordering, ...]:
+    def order(self, *orderings: ast.Ordering) -> tuple[ast.Ordering, ...]:
         return orderings
 
-    def ordering(self, expression: _Written, direction: Token | None) -> Ordering:
-        return Ordering(self._expression(expression), name_of(direction) if direction else None)
+    def ordering(self, expression: _Written, direction: Token | None) -> ast.Ordering:
+        return ast.Ordering(self._expression(expression), name_of(direction) if direction else None)
 
-    def limit(self, count: Token) -> Literal | Variable:
+    def limit(self, count: Token) -> Literal | ast.Variable:
         if count.type == "VARIABLE":
             return _variable(count)
         return Literal(self._integer(count), span_of(count))
 
     offset = limit
 
-    def negation(self, word: Token, *clauses: Clause) -> Block:
-        return Block(clauses, is_optional=False, span=span_of(word))
+    def negation(self, word: Token, *clauses: ast.Clause) -> ast.Block:
+        return ast.Block(clauses, is_optional=False, span=span_of(word))
 
-    def optional(self, word: Token, *clauses: Clause) -> Block:
-        return Block(clauses, is_optional=True, span=span_of(word))
+    def optional(self, word: Token, *clauses: ast.Clause) -> ast.Block:
+        return ast.Block(clauses, is_optional=True, span=span_of(word))
 
-    def binding(self, variable: Token, type: Token, *matches: Assignment | None) -> Binding:
+    def binding(self, variable: Token, type: Token, *matches: ast.Assignment | None) -> ast.Binding:
         given = tuple(each for each in matches if each is not None)
-        return Binding(_variable(variable), name_of(type), given)
+        return ast.Binding(_variable(variable), name_of(type), given)
 
     def traversal(
         self,
         source: Token,
-        edge_binding: Variable | None,
+        edge_binding: ast.Variable | None,
         edge: Token,
-        hops: Hops | None,
+        hops: ast.Hops | None,
         target: Token,
-    ) -> Traversal:
+    ) -> ast.Traversal:
         is_undirected = edge.type == "UNDIRECTED"
-        return Traversal(
+        return ast.Traversal(
             _variable(source),
             edge_binding,
             _last_word(edge) if is_undirected else name_of(edge),
@@ -332,29 +305,29 @@ class _Builder:
             _variable(target),
         )
 
-    def edge_binding(self, variable: Token) -> Variable:
+    def edge_binding(self, variable: Token) -> ast.Variable:
         return _variable(variable)
 
-    def hops(self, minimum: Token, maximum: Token | None) -> Hops:
+    def hops(self, minimum: Token, maximum: Token | None) -> ast.Hops:
         span = Span(minimum.start - 1, (maximum or minimum).end + 1)
         most = None if maximum is None else self._integer(maximum)
-        return Hops(self._integer(minimum), most, span)
+        return ast.Hops(self._integer(minimum), most, span)
 
-    def disjunction(self, *conditions: Condition) -> BooleanCondition:
-        return BooleanCondition(conditions, is_disjunction=True)
+    def disjunction(self, *conditions: ast.Condition) -> ast.BooleanCondition:
+        return ast.BooleanCondition(conditions, is_disjunction=True)
 
-    def conjunction(self, *conditions: Condition) -> BooleanCondition:
-        return BooleanCondition(conditions, is_disjunction=False)
+    def conjunction(self, *conditions: ast.Condition) -> ast.BooleanCondition:
+        return ast.BooleanCondition(conditions, is_disjunction=False)
 
-    def comparison(self, left: _Written, operator: Token, right: _Written) -> Comparison:
-        return Comparison(self._expression(left), name_of(operator), self._expression(right))
+    def comparison(self, left: _Written, operator: Token, right: _Written) -> ast.Comparison:
+        return ast.Comparison(self._expression(left), name_of(operator), self._expression(right))
 
     def null_test(
         self, operand: _Written, _is: Token, negated: Token | None, _null: Token
-    ) -> NullTest:
-        return NullTest(self._expression(operand), negated is not None)
+    ) -> ast.NullTest:
+        return ast.NullTest(self._expression(operand), negated is not None)
 
-    def call(self, function: Token, distinct: Token | None, *rest: _Written | None) -> Call:
+    def call(self, function: Token, distinct: Token | None, *rest: _Written | None) -> ast.Call:
         *arguments, closing = (each for each in rest if each is not None)
         assert isinstance(closing, Token)
         values = tuple(
@@ -367,33 +340,33 @@ class _Builder:
         if star_count > 1:
             problem = "only one `*` is allowed; it counts all rows"
             self._diagnostics.error("P7", problem, span, "write `count(*)`")
-        return Call(name_of(function), values, star_count > 0, distinct is not None, span)
+        return ast.Call(name_of(function), values, star_count > 0, distinct is not None, span)
 
-    def list(self, opening: Token, *rest: _Written | None) -> ListLiteral:
+    def list(self, opening: Token, *rest: _Written | None) -> ast.ListLiteral:
         *elements, closing = (each for each in rest if each is not None)
         assert isinstance(closing, Token)
         given = tuple(self._expression(each) for each in elements)
-        return ListLiteral(given, Span(opening.start, closing.end))
+        return ast.ListLiteral(given, Span(opening.start, closing.end))
 
     # Mutations
 
-    def mutation(self, *statements: Statement) -> Mutation:
-        return Mutation(statements)
+    def mutation(self, *statements: ast.Statement) -> ast.Mutation:
+        return ast.Mutation(statements)
 
-    def insert(self, type: Token, *assignments: Assignment) -> Insert:
-        return Insert(name_of(type), assignments)
+    def insert(self, type: Token, *assignments: ast.Assignment) -> ast.Insert:
+        return ast.Insert(name_of(type), assignments)
 
-    def update(self, type: Token, *rest: Assignment | Condition) -> Update:
+    def update(self, type: Token, *rest: ast.Assignment | ast.Condition) -> ast.Update:
         *assignments, condition = rest
-        assert not isinstance(condition, Assignment)
-        given = tuple(each for each in assignments if isinstance(each, Assignment))
-        return Update(name_of(type), given, condition)
+        assert not isinstance(condition, ast.Assignment)
+        given = tuple(each for each in assignments if isinstance(each, ast.Assignment))
+        return ast.Update(name_of(type), given, condition)
 
-    def delete(self, type: Token, condition: Condition) -> Delete:
-        return Delete(name_of(type), condition)
+    def delete(self, type: Token, condition: ast.Condition) -> ast.Delete:
+        return ast.Delete(name_of(type), condition)
 
-    def assignment(self, name: Token, value: _Written) -> Assignment:
-        return Assignment(name_of(name), self._expression(value))
+    def assignment(self, name: Token, value: _Written) -> ast.Assignment:
+        return ast.Assignment(name_of(name), self._expression(value))
 
     property_match = assignment
     where_any = disjunction
@@ -403,7 +376,7 @@ class _Builder:
 
     # Tokens
 
-    def _expression(self, written: _Written) -> Expression:
+    def _expression(self, written: _Written) -> ast.Expression:
         if not isinstance(written, Token):
             return written
         match written.type:
@@ -420,15 +393,15 @@ class _Builder:
         return int(decode_number(token, self._diagnostics))
 
 
-def _variable(token: Token) -> Variable:
-    return Variable(token.text[1:], span_of(token))
+def _variable(token: Token) -> ast.Variable:
+    return ast.Variable(token.text[1:], span_of(token))
 
 
-def _property(token: Token) -> PropertyAccess:
+def _property(token: Token) -> ast.PropertyAccess:
     variable = IDENTIFIER.match(token.text, 1)
     assert variable is not None
-    first = Variable(variable[0], Span(token.start, token.start + variable.end()))
-    return PropertyAccess(first, _last_word(token), span_of(token))
+    first = ast.Variable(variable[0], Span(token.start, token.start + variable.end()))
+    return ast.PropertyAccess(first, _last_word(token), span_of(token))
 
 
 def _last_word(token: Token) -> Name:

@@ -8,7 +8,8 @@ changes is removed and forked again, so a branch never shows rows that were not 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from uuid import uuid4
@@ -19,6 +20,7 @@ from omnigraph.engine.state.manifest import Entry, ManifestState, type_name_of
 from omnigraph.model.errors import (
     AlreadyExistsError,
     ExpectedVersionMismatchError,
+    GraphError,
     ReadSetChangedError,
 )
 from omnigraph.model.limits import STAGED_TOGETHER_BYTES_MIN
@@ -28,12 +30,15 @@ from omnigraph.storage.locks import HeldLocks
 from omnigraph.storage.ports import (
     IndexSpec,
     LayoutStep,
+    NewFile,
     StagedWrite,
     TableRef,
     TableStore,
     TableVersion,
 )
 from omnigraph.storage.row_files import table_schema
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +178,14 @@ def _stage_one(
         case StagingMode.LAYOUT:
             first, uuid = change.layout[0], str(uuid4())
             return tables.stage_layout(first, wanted=change.indexes, onto=entry.at, uuid=uuid)
+
+
+def discard_files(ref: TableRef, files: Sequence[NewFile], *, tables: TableStore) -> None:
+    """Delete files that no version names; `cleanup` deletes those that cannot be deleted now."""
+    try:
+        tables.delete_files(ref, files)
+    except GraphError as error:
+        _LOG.warning("files of a write were not deleted: %s", error)
 
 
 def needs_fork(entry: Entry, branch: BranchName) -> bool:

@@ -116,7 +116,7 @@ class Origin(Protocol):
         """The location of a row."""
 
     def original(self, row: int) -> bytes:
-        """A row as a line of NDJSON, without the line end."""
+        """A row as a line of NDJSON that a load accepts, without the line end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,14 +126,6 @@ class RowBatch:
     declared: Declared
     rows: pa.Table
     origin: Origin
-
-    def locate(self, row: int) -> InputLocation:
-        """The location of a row in the input."""
-        return self.origin.locate(row)
-
-    def original(self, row: int) -> bytes:
-        """A row as a line of NDJSON that a load accepts, without the line end."""
-        return self.origin.original(row)
 
 
 _NEEDS_ESCAPE = r'["\\\x00-\x1f]'

@@ -450,25 +450,19 @@ _NAME_BY_KIND: dict[type, str] = {
     dict: "an object",
 }
 
-_KINDS_BY_SCALAR: dict[Scalar, frozenset[type]] = {
-    Scalar.STRING: frozenset({str}),
-    Scalar.BLOB: frozenset({str}),
-    Scalar.BOOL: frozenset({bool}),
-    **dict.fromkeys(INTEGERS, frozenset({int})),
-    **dict.fromkeys(FLOATS, frozenset({int, float})),
-    Scalar.DATE: frozenset({str}),
-    Scalar.DATETIME: frozenset({int, str}),
+_JSON_BY_SCALAR: dict[Scalar, tuple[frozenset[type], str]] = {
+    Scalar.STRING: (frozenset({str}), "a string is needed"),
+    Scalar.BLOB: (frozenset({str}), 'a string "base64:…" is needed'),
+    Scalar.BOOL: (frozenset({bool}), "true or false is needed"),
+    **dict.fromkeys(INTEGERS, (frozenset({int}), "a whole number is needed")),
+    **dict.fromkeys(FLOATS, (frozenset({int, float}), "a number is needed")),
+    Scalar.DATE: (frozenset({str}), 'a date is needed, as text such as "2024-05-31"'),
+    Scalar.DATETIME: (
+        frozenset({int, str}),
+        "a timestamp, as text or in milliseconds since 1970, is needed",
+    ),
 }
-
-_NEED_BY_SCALAR: dict[Scalar, str] = {
-    Scalar.STRING: "a string is needed",
-    Scalar.BLOB: 'a string "base64:…" is needed',
-    Scalar.BOOL: "true or false is needed",
-    **dict.fromkeys(INTEGERS, "a whole number is needed"),
-    **dict.fromkeys(FLOATS, "a number is needed"),
-    Scalar.DATE: 'a date is needed, as text such as "2024-05-31"',
-    Scalar.DATETIME: "a timestamp, as text or in milliseconds since 1970, is needed",
-}
+"""The JSON types that a value may have, and the message for others."""
 
 _FLOAT_BEYOND_INTEGERS = 2.0**63
 
@@ -485,10 +479,10 @@ def read_column(values: Sequence[object], wanted: PropertyType) -> pa.Array:
         return coerce_column(pa.nulls(len(values)), wanted)
     if not isinstance(wanted.element, Scalar) or wanted.is_list:
         return coerce_column(_fold(values, kinds, wanted), wanted)
-    accepted = _KINDS_BY_SCALAR[wanted.element]
+    accepted, need = _JSON_BY_SCALAR[wanted.element]
     if not kinds <= accepted:
         row = _first_row_of_other(values, accepted)
-        raise invalid_value(row, values[row], _describe_other(values[row], wanted.element))
+        raise invalid_value(row, values[row], _describe_other(values[row], wanted.element, need))
     if kinds == {int, str}:
         # A column with both forms of a timestamp is read once per form, and the results are merged.
         parts = ([v if type(v) is kind else None for v in values] for kind in (int, str))
@@ -538,10 +532,10 @@ def _first_row_of_other(values: Sequence[object], accepted: frozenset[type]) -> 
     return next(row for row, value in enumerate(values) if type(value) not in known)
 
 
-def _describe_other(value: object, scalar: Scalar) -> str:
+def _describe_other(value: object, scalar: Scalar, need: str) -> str:
     if isinstance(value, float) and scalar in INTEGERS:
         # The JSON parser reads integers of more than 64 bits as floats.
         if value.is_integer() and abs(value) >= _FLOAT_BEYOND_INTEGERS:
             return exceeds("the number", scalar)
-        return f"{_NEED_BY_SCALAR[scalar]}, not {value!r}"
-    return f"{_NEED_BY_SCALAR[scalar]}, not {name_kind(value)}"
+        return f"{need}, not {value!r}"
+    return f"{need}, not {name_kind(value)}"

@@ -24,14 +24,22 @@ class Severity(StrEnum):
 
 
 class FindingKind(StrEnum):
-    """The kinds of findings; the value is the code in reports."""
+    """The kinds of findings: the code in reports, and the severity unless it is an error."""
+
+    severity: Severity
+
+    def __new__(cls, code: str, severity: Severity = Severity.ERROR) -> FindingKind:
+        kind = str.__new__(cls, code)
+        kind._value_ = code
+        kind.severity = severity
+        return kind
 
     SCHEMA_DAMAGED = "schema_damaged"
     SCHEMA_INCOMPLETE = "schema_incomplete"
     SCHEMA_NOT_ACCEPTED = "schema_not_accepted"
-    SCHEMA_LOST = "schema_lost"
-    SCHEMA_LEFT = "schema_left"
-    SCHEMA_UNDER_WAY = "schema_under_way"
+    SCHEMA_LOST = "schema_lost", Severity.WARNING
+    SCHEMA_LEFT = "schema_left", Severity.WARNING
+    SCHEMA_UNDER_WAY = "schema_under_way", Severity.NOTE
     HISTORY_DAMAGED = "history_damaged"
     BRANCH_MOVED = "branch_moved"
     TYPE_NOT_IN_HISTORY = "type_not_in_history"
@@ -44,47 +52,23 @@ class FindingKind(StrEnum):
     ID_REPEATED = "id_repeated"
     RULE_BROKEN = "rule_broken"
     ENDPOINT_MISSING = "endpoint_missing"
-    WRITE_LEFT = "write_left"
-    WRITE_UNDER_WAY = "write_under_way"
+    WRITE_LEFT = "write_left", Severity.WARNING
+    WRITE_UNDER_WAY = "write_under_way", Severity.NOTE
     RECORD_DAMAGED = "record_damaged"
-    TRANSACTION_LEFT = "transaction_left"
-    TRANSACTION_UNDER_WAY = "transaction_under_way"
+    TRANSACTION_LEFT = "transaction_left", Severity.WARNING
+    TRANSACTION_UNDER_WAY = "transaction_under_way", Severity.NOTE
     TAG_DAMAGED = "tag_damaged"
-    LEASE_LEFT = "lease_left"
+    LEASE_LEFT = "lease_left", Severity.NOTE
     LEASE_DAMAGED = "lease_damaged"
-    CLAIM_LEFT = "claim_left"
+    CLAIM_LEFT = "claim_left", Severity.NOTE
     CLAIM_DAMAGED = "claim_damaged"
     AUDIT_DAMAGED = "audit_damaged"
-    BRANCH_REMAINS = "branch_remains"
-    TYPE_REMAINS = "type_remains"
+    BRANCH_REMAINS = "branch_remains", Severity.NOTE
+    TYPE_REMAINS = "type_remains", Severity.NOTE
     INDEX_DAMAGED = "index_damaged"
-    INDEX_MISSING = "index_missing"
-    INDEX_BEHIND = "index_behind"
-    MANY_FILES = "many_files"
-
-
-_WARNINGS = frozenset(
-    {
-        FindingKind.SCHEMA_LOST,
-        FindingKind.SCHEMA_LEFT,
-        FindingKind.WRITE_LEFT,
-        FindingKind.TRANSACTION_LEFT,
-    }
-)
-_NOTES = frozenset(
-    {
-        FindingKind.SCHEMA_UNDER_WAY,
-        FindingKind.WRITE_UNDER_WAY,
-        FindingKind.TRANSACTION_UNDER_WAY,
-        FindingKind.LEASE_LEFT,
-        FindingKind.CLAIM_LEFT,
-        FindingKind.BRANCH_REMAINS,
-        FindingKind.TYPE_REMAINS,
-        FindingKind.INDEX_MISSING,
-        FindingKind.INDEX_BEHIND,
-        FindingKind.MANY_FILES,
-    }
-)
+    INDEX_MISSING = "index_missing", Severity.NOTE
+    INDEX_BEHIND = "index_behind", Severity.NOTE
+    MANY_FILES = "many_files", Severity.NOTE
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +106,3 @@ class DoctorReport:
             lines.append(f"{each.severity}[{each.code}] {each.subject}: {each.message}")
             lines.append(indent(f"-> {each.advice}", "     "))
         return "\n".join(lines)
-
-
-def make_finding(code: FindingKind, subject: str, message: str, *, advice: str) -> Finding:
-    """A finding with the severity of its kind."""
-    severity = Severity.NOTE if code in _NOTES else Severity.ERROR
-    if code in _WARNINGS:
-        severity = Severity.WARNING
-    return Finding(severity, code, subject, message, advice)

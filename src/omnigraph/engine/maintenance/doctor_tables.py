@@ -27,7 +27,7 @@ from omnigraph.engine.commit.integrity.values import check_values
 from omnigraph.engine.commit.integrity.violations import Violations
 from omnigraph.engine.commit.prepared_write import TableChange
 from omnigraph.engine.input.batches import node_ids
-from omnigraph.engine.maintenance.doctor_report import Finding, FindingKind, make_finding
+from omnigraph.engine.maintenance.doctor_report import Finding, FindingKind
 from omnigraph.engine.maintenance.optimize import find_buildable
 from omnigraph.engine.rows.snapshot_rows import SnapshotRows
 from omnigraph.engine.state.branch_state import BranchStates
@@ -83,7 +83,7 @@ class DoctorContext:
 
     def add(self, code: FindingKind, subject: str, message: str, *, advice: str) -> None:
         """Add a finding."""
-        self.findings.append(make_finding(code, subject, message, advice=advice))
+        self.findings.append(Finding(code.severity, code, subject, message, advice))
 
     def noting(self, code: FindingKind, subject: str, *, advice: str) -> _Noting:
         """A context manager that turns a `GraphError` of its block into a finding."""

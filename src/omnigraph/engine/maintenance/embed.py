@@ -8,7 +8,6 @@ model is behind a port.
 
 from __future__ import annotations
 
-import logging
 import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from functools import partial
 
 from omnigraph.engine.commit.prepared_write import PreparedWrite, StagingMode, TableChange
 from omnigraph.engine.commit.protocol import Authorship, WritePath
+from omnigraph.engine.commit.staging import discard_files
 from omnigraph.engine.ops.embeddings import EmbedCall, EmbeddedPart, Target, embed_part
 from omnigraph.engine.ops.refs import create_table_branches
 from omnigraph.engine.ops.retry import Prepared, is_refused, run_write
@@ -31,8 +31,6 @@ from omnigraph.model.types import Vector
 from omnigraph.storage.ports import NewFile, TableReader, TableRef, TableVersion, Workers
 from omnigraph.storage.predicates import And, IsNull, Operator, Or, Predicate, compare
 from omnigraph.storage.row_files import table_schema
-
-_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,13 +191,8 @@ class _Embedding:
 
     def _discard(self) -> None:
         """Delete the written files, which no version names."""
-        if self._table_branch is None or not self._written:
-            return
-        try:
-            self._path.stores.tables.delete_files(self._table_branch, self._written)
-        except GraphError as error:
-            # No version names these files, and `cleanup` finds them.
-            _LOG.warning("files of rows that were embedded stay: %s", error)
+        if self._table_branch is not None:
+            discard_files(self._table_branch, self._written, tables=self._path.stores.tables)
         self._written = ()
 
 

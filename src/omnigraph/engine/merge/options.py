@@ -6,11 +6,9 @@ are rows and ids. The module does not know which entities are in conflict.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import orjson
 import pyarrow as pa
 
 from omnigraph.compiler.diagnostics import advise_name
@@ -141,16 +139,11 @@ def _read_row(
     catalog: Catalog,
     runtime: Runtime,
 ) -> pa.Table:
-    content = {**row, "id": row.get("id", id)}
-    record: dict[str, object] = {"type": declared.name, "data": content}
-    if isinstance(declared, EdgeType):
-        ends = {"from": content.pop("src", None), "to": content.pop("dst", None)}
-        record = {"edge": declared.name, **ends, "data": content}
+    given = {table_key_of(declared): [{**row, "id": row.get("id", id)}]}
     try:
-        line = orjson.dumps(record)
         context = ReadContext(catalog, NO_EXTERNAL_BLOBS, ExternalFiles({}, folder=""))
-        (received,) = read_input(io.BytesIO(line), context=context, runtime=runtime).values()
-    except (InvalidValueError, orjson.JSONEncodeError) as error:
+        (received,) = read_input(given, context=context, runtime=runtime).values()
+    except InvalidValueError as error:
         raise _refuse(row, f"the row for {_show(declared, id)}: {error}") from error
     if received.rows["id"][0].as_py() != id:
         raise _refuse(row, f"the row for {_show(declared, id)} has another id")

@@ -17,25 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.compiler.ir import (
-    Bm25,
-    Column,
-    Comparator,
-    Comparison,
-    Direction,
-    EntityId,
-    Expand,
-    Nearest,
-    NodeScan,
-    Operand,
-    Operator,
-    Parameter,
-    ParameterValue,
-    PropertyValue,
-    Ranking,
-    ReadIR,
-    Value,
-)
+from omnigraph.compiler import ir
 from omnigraph.engine.ops.query import QueryCall, ReadPath, run_query
 from omnigraph.engine.read.plan import plan_read
 from omnigraph.engine.results import Result
@@ -49,8 +31,8 @@ from omnigraph.model.ports import Observer, Phase
 from omnigraph.model.types import F64, I64, STRING, PropertyType, Scalar
 
 _NEAR, _FAR = "a", "b"
-_IDS = ParameterValue("ids", PropertyType(Scalar.STRING, is_list=True))
-_TEXT, _COUNT = ParameterValue("text", STRING), ParameterValue("count", I64)
+_IDS = ir.ParameterValue("ids", PropertyType(Scalar.STRING, is_list=True))
+_TEXT, _COUNT = ir.ParameterValue("text", STRING), ir.ParameterValue("count", I64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +49,18 @@ class Reads:
         self, ranker: Ranker, *, text: str, vectors: Mapping[int, Sequence[float]], places: int
     ) -> list[tuple[str, float]]:
         """The best nodes of one ranking: ids with their relevance or distance."""
-        values: dict[str, Value] = {_COUNT.name: places}
-        ranking: Ranking
+        values: dict[str, ir.Value] = {_COUNT.name: places}
+        ranking: ir.Ranking
         match ranker:
             case TextRanker(_, field):
-                ranking, values[_TEXT.name] = Bm25(field, _TEXT), text
+                ranking, values[_TEXT.name] = ir.Bm25(field, _TEXT), text
             case VectorRanker(_, field):
-                vector = ParameterValue("vector", replace(field.type, is_nullable=False))
-                ranking = Nearest(field, vector)
+                vector = ir.ParameterValue("vector", replace(field.type, is_nullable=False))
+                ranking = ir.Nearest(field, vector)
                 values[vector.name] = tuple(vectors[ranker.dimension])
         score = _column("score", ranking, F64.as_nullable())
         found = self._run(
-            (NodeScan(VARIABLE, ranker.type, ()),),
+            (ir.NodeScan(VARIABLE, ranker.type, ()),),
             (_id_column(VARIABLE, ranker.type), score),
             values,
             ranking=ranking,
@@ -88,16 +70,16 @@ class Reads:
         return [(id, score) for id, score in pairs if score is not None and isfinite(score)]
 
     def neighbours(
-        self, edge: EdgeType, direction: Direction, ids: Sequence[str], favoured: Sequence[str]
+        self, edge: EdgeType, direction: ir.Direction, ids: Sequence[str], favoured: Sequence[str]
     ) -> list[tuple[str, str]]:
         """Pairs of node id and neighbour id over an edge type.
 
         Contains the first neighbours of each node, and all that are favoured.
         """
         near, far = edge.source, edge.target
-        if direction is Direction.IN:
+        if direction is ir.Direction.IN:
             near, far = far, near
-        expand = Expand(_NEAR, _FAR, edge.name, direction, far, 1, 1, (), None)
+        expand = ir.Expand(_NEAR, _FAR, edge.name, direction, far, 1, 1, (), None)
         found = self._run(
             (_scan_ids(_NEAR, near), expand),
             (_id_column(_NEAR, near), _id_column(_FAR, far)),
@@ -112,7 +94,7 @@ class Reads:
         declared = self.basis.catalog.nodes[type_name].properties.values()
         shown = [each for each in declared if not (each.type.is_vector or each.type.is_blob)]
         columns = [
-            _column(each.name, PropertyValue(_NEAR, each.name, each.type), each.type)
+            _column(each.name, ir.PropertyValue(_NEAR, each.name, each.type), each.type)
             for each in shown
         ]
         # A row retains the last of two columns with the same name, so the id needs a distinct name.
@@ -128,15 +110,15 @@ class Reads:
 
     def _run(
         self,
-        pipeline: tuple[Operator, ...],
-        columns: tuple[Column, ...],
-        values: Mapping[str, Value],
-        ranking: Ranking | None,
+        pipeline: tuple[ir.Operator, ...],
+        columns: tuple[ir.Column, ...],
+        values: Mapping[str, ir.Value],
+        ranking: ir.Ranking | None,
     ) -> Result:
         given = (_IDS, _TEXT, _COUNT)
-        ir = ReadIR(
+        read = ir.ReadIR(
             name="retrieve",
-            parameters=tuple(Parameter(each.name, each.type) for each in given),
+            parameters=tuple(ir.Parameter(each.name, each.type) for each in given),
             pipeline=pipeline,
             columns=columns,
             is_distinct=False,
@@ -145,7 +127,7 @@ class Reads:
             offset=None,
             limit=None if ranking is None else _COUNT,
         )
-        return self.run(QueryCall(plan_read(ir), values, self.now))
+        return self.run(QueryCall(plan_read(read), values, self.now))
 
     def run(self, call: QueryCall) -> Result:
         """Run one read in the remaining time; `LimitExceededError` if there is none left."""
@@ -162,19 +144,19 @@ class Reads:
             return run_query(call, basis=self.basis, path=path)
 
 
-def _scan_ids(variable: str, type_name: str) -> NodeScan:
+def _scan_ids(variable: str, type_name: str) -> ir.NodeScan:
     # Every stored type has its ids in a column of this name, and no property may use the name.
-    id = PropertyValue(variable, "id", STRING)
-    return NodeScan(variable, type_name, (Comparison(id, Comparator.IN, _IDS),))
+    id = ir.PropertyValue(variable, "id", STRING)
+    return ir.NodeScan(variable, type_name, (ir.Comparison(id, ir.Comparator.IN, _IDS),))
 
 
-def _id_column(variable: str, type_name: str) -> Column:
-    id = EntityId(variable, TypeKind.NODE, type_name, is_nullable=False)
+def _id_column(variable: str, type_name: str) -> ir.Column:
+    id = ir.EntityId(variable, TypeKind.NODE, type_name, is_nullable=False)
     return _column(variable, id, STRING)
 
 
-def _column(name: str, expression: Operand | Ranking, type: PropertyType) -> Column:
-    return Column(name, expression, type, is_aliased=True)
+def _column(name: str, expression: ir.Operand | ir.Ranking, type: PropertyType) -> ir.Column:
+    return ir.Column(name, expression, type, is_aliased=True)
 
 
 def _first_or_favoured(pairs: pa.Table, favoured: Iterable[str]) -> pa.Array:
@@ -198,7 +180,7 @@ class Reached:
     path: tuple[PathStep, ...]
 
 
-LookUp = Callable[[EdgeType, Direction, Sequence[str], Sequence[str]], Sequence[tuple[str, str]]]
+LookUp = Callable[[EdgeType, ir.Direction, Sequence[str], Sequence[str]], Sequence[tuple[str, str]]]
 """Finds pairs of node id and neighbour id over an edge type.
 
 The last two arguments are the ids to start from, and the ids of neighbours that the search found.
@@ -239,9 +221,9 @@ def _find_steps(
         found_ids.setdefault(node.type, []).append(node.id)
     steps: dict[NodeName, list[PathStep]] = {}
     for edge in edges:
-        for direction in (Direction.OUT, Direction.IN):
+        for direction in (ir.Direction.OUT, ir.Direction.IN):
             ends = (edge.source, edge.target)
-            near, far = ends if direction is Direction.OUT else ends[::-1]
+            near, far = ends if direction is ir.Direction.OUT else ends[::-1]
             if near in ids:
                 for start, end in look_up(edge, direction, ids[near], found_ids.get(far, [])):
                     step = PathStep(edge.name, str(direction), NodeName(far, end))
@@ -250,7 +232,7 @@ def _find_steps(
     def order(step: PathStep) -> tuple[float, str, bool, NodeName]:
         found = fused.get(step.node)
         score = 0.0 if found is None else found.score
-        return -score, step.edge, step.direction != Direction.OUT, step.node
+        return -score, step.edge, step.direction != ir.Direction.OUT, step.node
 
     return {node: sorted(each, key=order) for node, each in steps.items()}
 

@@ -8,26 +8,16 @@ here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from math import isfinite
 
 import pyarrow as pa
 
+from omnigraph.compiler import ir
 from omnigraph.compiler.compile import find_returned
 from omnigraph.compiler.diagnostics import advise_name
-from omnigraph.compiler.ir import (
-    Bm25,
-    Column,
-    EntityId,
-    Nearest,
-    Now,
-    PropertyValue,
-    ReadIR,
-    Rrf,
-    Value,
-)
 from omnigraph.compiler.parameters import NumberReading, convert_parameters
 from omnigraph.compiler.parser import syntax_error
 from omnigraph.engine.ops.query import QueryCache, QueryCall, ReadPath
@@ -219,26 +209,26 @@ class NodeQuery:
     @property
     def depends_on_time(self) -> bool:
         """Whether the rows depend on the time at which the query runs."""
-        return _holds_now(self.plan.ir)
+        return any(isinstance(each, ir.Now) for each in ir.parts_within(self.plan.ir))
 
 
 def plan_nodes(plan: Plan, text: str) -> NodeQuery:
     """The read, extended by the id of its nodes; `CompileError` if it does not return nodes."""
-    ir = plan.ir
-    shown = (each.expression for each in ir.columns)
-    nodes = (each.variable for each in shown if isinstance(each, PropertyValue | EntityId))
+    read = plan.ir
+    shown = (each.expression for each in read.columns)
+    nodes = (each.variable for each in shown if isinstance(each, ir.PropertyValue | ir.EntityId))
     variable = next(nodes, None)
-    if ir.is_aggregate or variable is None or variable not in plan.type_by_variable:
-        raise _refuse(ir, variable, text)
+    if read.is_aggregate or variable is None or variable not in plan.type_by_variable:
+        raise _refuse(read, variable, text)
     type_name = plan.type_by_variable[variable]
-    id = EntityId(variable, TypeKind.NODE, type_name, is_nullable=True)
-    column = Column("$node", id, STRING.as_nullable(), is_aliased=True)
+    id = ir.EntityId(variable, TypeKind.NODE, type_name, is_nullable=True)
+    column = ir.Column("$node", id, STRING.as_nullable(), is_aliased=True)
     # Added last, because an order refers to columns by their position.
-    found = plan_read(replace(ir, columns=(*ir.columns, column)))
+    found = plan_read(replace(read, columns=(*read.columns, column)))
     scores = (
         position
-        for position, each in enumerate(ir.columns)
-        if isinstance(each.expression, Nearest | Bm25 | Rrf)
+        for position, each in enumerate(read.columns)
+        if isinstance(each.expression, ir.Nearest | ir.Bm25 | ir.Rrf)
     )
     return NodeQuery(found, type_name, next(scores, None))
 
@@ -265,25 +255,16 @@ def read_nodes(query: NodeQuery, rows: pa.Table) -> list[tuple[NodeName, float |
     return [(NodeName(query.type, id), score) for id, score in score_by_id.items()]
 
 
-def _refuse(ir: ReadIR, variable: str | None, text: str) -> CompileError:
-    problem = f"`{ir.name}` returns no property of a node"
-    if ir.is_aggregate:
-        problem = f"`{ir.name}` returns groups, not nodes"
+def _refuse(read: ir.ReadIR, variable: str | None, text: str) -> CompileError:
+    problem = f"`{read.name}` returns no property of a node"
+    if read.is_aggregate:
+        problem = f"`{read.name}` returns groups, not nodes"
     elif variable is not None:
-        problem = f"`{ir.name}` returns `${variable}` first, which is an edge"
+        problem = f"`{read.name}` returns `${variable}` first, which is an edge"
     source = Source("<query>", text)
-    span = find_returned(source, name=ir.name)
+    span = find_returned(source, name=read.name)
     advice = "a retrieval starts from nodes; return a property of one first"
     return syntax_error(source, "T38", problem, span, advice)
-
-
-def _holds_now(part: object) -> bool:
-    if isinstance(part, Now):
-        return True
-    parts: Iterable[object] = part if isinstance(part, tuple) else ()
-    if is_dataclass(part):
-        parts = (getattr(part, each.name) for each in fields(part))
-    return any(map(_holds_now, parts))
 
 
 def retrieve_by(
@@ -304,11 +285,11 @@ def retrieve_by(
         nodes = plan_nodes(
             compiled.read(text, name=name, accepted_schema=reads.basis.accepted_schema), text
         )
-        ir = nodes.plan.ir
-        values = convert_parameters(ir.parameters, params, numbers=NumberReading.EXACT)
+        read = nodes.plan.ir
+        values = convert_parameters(read.parameters, params, numbers=NumberReading.EXACT)
     request = QueryRequest(
         query=text,
-        name=ir.name,
+        name=read.name,
         params={each: _encode(values[each], each) for each in sorted(values)},
         now=timestamp if nodes.depends_on_time else None,
         edges=options.edges,
@@ -349,7 +330,7 @@ def retrieve_again(
 
 
 def _find(
-    nodes: NodeQuery, values: Mapping[str, Value], request: QueryRequest, reads: Reads
+    nodes: NodeQuery, values: Mapping[str, ir.Value], request: QueryRequest, reads: Reads
 ) -> Candidates:
     edges = find_edges(request.edges, reads.basis.catalog)
     rows = reads.run(QueryCall(nodes.plan, values, reads.now)).to_arrow()
@@ -358,7 +339,7 @@ def _find(
     return Candidates(tuple(fused), fused, (ranked.name,), edges)
 
 
-def _encode(value: Value, name: str) -> object:
+def _encode(value: ir.Value, name: str) -> object:
     """A value as JSON; `InvalidValueError` if it is not finite."""
     match value:
         case datetime():

@@ -17,9 +17,9 @@ import orjson
 from omnigraph.compiler.compile import compile_schema
 from omnigraph.compiler.schema.canonical import (
     FORMAT_VERSION,
-    decode_schema,
     document_of,
     hash_schema,
+    without_hints,
 )
 from omnigraph.engine.state.renames import PresentName, also_known_as
 from omnigraph.model.catalog import Catalog
@@ -97,22 +97,40 @@ def read_accepted_schema(objects: ObjectStore, *, uri: str) -> AcceptedSchema:
             reason=f"the schema's files are incomplete: {missing} is missing; restore it from a "
             "copy, or delete the other generated one too and open the graph for writing"
         )
+    text = _decode_text(source.content)
+    accepted_hash = _decode_state(state_file.content)
+    catalog = without_hints(_compile_accepted(text))
     try:
-        catalog = decode_schema(catalog_file.content.decode())
+        is_stored = is_form_of(catalog, catalog_file.content)
     except ValueError as error:
         raise CorruptError(
             subject=CATALOG_FILE, problem=f"it is not a valid stored schema: {error}"
         ) from error
     schema_hash = hash_schema(catalog)
-    if _decode_state(state_file.content) != schema_hash:
+    if is_stored != (accepted_hash == schema_hash):
         raise SchemaChangedError(
             reason=f"{CATALOG_FILE} no longer matches the accepted compiled schema; restore the "
             f"copy that {STATE_FILE} was written with"
         )
-    text = _decode_text(source.content)
-    _require_meaning(text, schema_hash)
+    if not is_stored:
+        raise _edited(_OTHER_SCHEMA)
     tokens = {name: each.token for name, each in stored.items() if each is not None}
     return AcceptedSchema(text, catalog, schema_hash, tokens)
+
+
+def is_form_of(catalog: Catalog, stored: bytes) -> bool:
+    """Whether a text is the canonical form of a schema, in any layout of JSON.
+
+    Raises `ValueError` if it is not JSON of this version.
+    """
+    document: object = orjson.loads(stored)
+    if not isinstance(document, dict) or document.get("ir_version") != FORMAT_VERSION:
+        raise ValueError("it has no format that this version reads")
+    # As texts, because Python considers `1`, `1.0` and `true` equal.
+    found, expected = (
+        orjson.dumps(each, option=orjson.OPT_SORT_KEYS) for each in (document, document_of(catalog))
+    )
+    return found == expected
 
 
 def archive_schema(source: str, schema_hash: str, *, objects: ObjectStore) -> None:
@@ -234,27 +252,28 @@ def write_derived_files(objects: ObjectStore, *, accepted: str | None) -> None:
     source = objects.find(SOURCE_FILE)
     assert source is not None
     text = _decode_text(source.content)
-    if accepted is not None:
-        _require_meaning(text, accepted)
-    files = encode_schema_files(text, _compile(text))
+    catalog = _compile(text) if accepted is None else _compile_accepted(text)
+    if accepted is not None and hash_schema(catalog) != accepted:
+        raise _edited(_OTHER_SCHEMA)
+    files = encode_schema_files(text, catalog)
     for name in (CATALOG_FILE, STATE_FILE):
         objects.put(name, files[name])
 
 
-def _require_meaning(text: str, schema_hash: str) -> None:
+def _compile_accepted(text: str) -> Catalog:
     try:
-        meaning = hash_schema(_compile(text))
+        return _compile(text)
     except CompileError as error:
-        raise SchemaChangedError(
-            reason=f"{SOURCE_FILE} was edited and does not compile; {_UNDO}"
-        ) from error
-    if meaning != schema_hash:
-        raise SchemaChangedError(
-            reason=f"{SOURCE_FILE} no longer matches the accepted compiled schema; {_UNDO}"
-        )
+        raise _edited("was edited and does not compile") from error
 
 
-_UNDO = "undo the edit, and change a schema with `apply_schema`"
+def _edited(problem: str) -> SchemaChangedError:
+    return SchemaChangedError(
+        reason=f"{SOURCE_FILE} {problem}; undo the edit, and change a schema with `apply_schema`"
+    )
+
+
+_OTHER_SCHEMA = "no longer matches the accepted compiled schema"
 
 
 def _compile(text: str) -> Catalog:
@@ -265,7 +284,7 @@ def _decode_text(content: bytes) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        raise SchemaChangedError(reason=f"{SOURCE_FILE} is not valid UTF-8; {_UNDO}") from error
+        raise _edited("is not valid UTF-8") from error
 
 
 def _decode_state(content: bytes) -> object:

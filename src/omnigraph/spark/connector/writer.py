@@ -8,7 +8,6 @@ failed write are deleted.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -27,7 +26,7 @@ from omnigraph.engine.commit.integrity.check import find_violations_except_value
 from omnigraph.engine.commit.integrity.violations import Violations
 from omnigraph.engine.commit.prepared_write import PreparedWrite, StagingMode, TableChange
 from omnigraph.engine.commit.sidecar import WriterKind
-from omnigraph.engine.commit.staging import needs_fork
+from omnigraph.engine.commit.staging import discard_files, needs_fork
 from omnigraph.engine.context import GraphContext
 from omnigraph.engine.input.arrow import ColumnSource, keep_column, read_batches
 from omnigraph.engine.input.batches import NOTHING_YET, ReadContext, RowCounter
@@ -69,7 +68,6 @@ from omnigraph.storage.tables import scan_file, scan_part
 
 # The factor by which the searched history grows if a batch was not found.
 _FURTHER = 64
-_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +147,8 @@ def commit_rows(
 
 def discard_rows(job: WriteJob, partitions: Iterable[StagedPartition]) -> None:
     """Delete staged files, which must not be part of any version."""
-    try:
-        _open(job.options).stores.tables.delete_files(job.table_branch, _files_of(partitions))
-    except GraphError as error:
-        # The files are unreferenced, and `cleanup` deletes them later.
-        _LOG.warning("files of a write were not deleted: %s", error)
+    tables = _open(job.options).stores.tables
+    discard_files(job.table_branch, _files_of(partitions), tables=tables)
 
 
 class _Committing:

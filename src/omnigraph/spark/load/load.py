@@ -6,7 +6,6 @@ files that no version references, and removes them unless the outcome of the com
 
 from __future__ import annotations
 
-import logging
 import pickle
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -20,6 +19,7 @@ from pyspark.sql import functions as f
 from ulid import ULID
 
 from omnigraph.engine.commit.prepared_write import PreparedWrite, StagingMode, TableChange
+from omnigraph.engine.commit.staging import discard_files
 from omnigraph.engine.context import GraphContext
 from omnigraph.engine.graph_load import Input, LoadCall, OnError, author_of, policy_of
 from omnigraph.engine.maintenance.embed import require_portable
@@ -70,8 +70,6 @@ from omnigraph.storage.ports import (
 )
 from omnigraph.storage.row_files import table_schema
 from omnigraph.storage.tables import write_deletions
-
-_LOG = logging.getLogger(__name__)
 
 
 def load(inputs: Sequence[Input], call: LoadCall, opened: GraphContext) -> LoadResult:
@@ -353,12 +351,8 @@ class _Load:
 
     def _delete(self, files: Iterable[tuple[str, Sequence[NewFile]]]) -> None:
         for table_key, some in files:
-            try:
-                table_branch = self._staged.table_branches[table_key]
-                self._opened.stores.tables.delete_files(table_branch, some)
-            except GraphError as error:
-                # The files are unreferenced, and `cleanup` deletes them later.
-                _LOG.warning("files of a load were not deleted: %s", error)
+            table_branch = self._staged.table_branches[table_key]
+            discard_files(table_branch, some, tables=self._opened.stores.tables)
 
 
 def _write_deletions(

@@ -54,10 +54,10 @@ def require_read(
         if partition.fault is None:
             continue
         given = inputs[partition.key.source]
+        before = _count_before(partitions, inputs)[partition.key, partition.fault]
         if isinstance(given, FileInput):
             split = given.partitions[partition.key.number][partition.fault]
-            counts = _count_before(partition.key.source, partitions, given)
-            counter = RowCounter(counts[partition.key, partition.fault])
+            counter = RowCounter(before)
             for _ in read_split(split, context=context, counter=counter, report=None):
                 pass
             raise UnavailableError(
@@ -66,11 +66,10 @@ def require_read(
                 "try again",
             )
         # A row of a frame is numbered over all its partitions.
-        before = _count_rows_before(partition.key, partitions)
         subject, _, problem = partition.problem.partition(": ")
         head, _, rest = subject.removeprefix("row ").partition(",")
         if subject.startswith("row ") and head.isdigit():
-            subject = f"row {int(head) + before},{rest}"
+            subject = f"row {int(head) + before.records},{rest}"
         raise InvalidValueError(subject=subject, expected="rows", value=None, problem=problem)
 
 
@@ -85,31 +84,27 @@ def require_embedded(partitions: Sequence[StagedPartition]) -> None:
 
 
 def _count_before(
-    source: int, partitions: Sequence[StagedPartition], given: FileInput
+    partitions: Sequence[StagedPartition], inputs: Sequence[JobInput]
 ) -> Mapping[tuple[PartitionKey, int], Counted]:
     """The records and lines before each split in its file, as far as the file was read.
 
-    The keys are a partition and the number of the split in it.
+    The keys are a partition and the number of the split in it. A partition of a frame has one
+    split, which comes after the rows of earlier partitions.
     """
     before: dict[tuple[PartitionKey, int], Counted] = {}
-    counted: dict[tuple[str, str | None], Counted] = {}
+    counted: dict[object, Counted] = {}
     for partition in partitions:
-        if partition.key.source != source:
-            continue
-        for number, split in enumerate(given.partitions[partition.key.number]):
-            file = split.path, split.declared
-            so_far = counted.get(file, NOTHING_YET)
-            before[partition.key, number] = so_far
+        key, given = partition.key, inputs[partition.key.source]
+        files: Sequence[object] = (None,)
+        if isinstance(given, FileInput):
+            files = [(split.path, split.declared) for split in given.partitions[key.number]]
+        for number, file in enumerate(files):
+            so_far = before[key, number] = counted.get((key.source, file), NOTHING_YET)
             if number < len(partition.counts):
                 records, lines = partition.counts[number]
-                counted[file] = Counted(so_far.records + records, so_far.lines + lines)
+                after = Counted(so_far.records + records, so_far.lines + lines)
+                counted[key.source, file] = after
     return before
-
-
-def _count_rows_before(key: PartitionKey, partitions: Sequence[StagedPartition]) -> int:
-    """The number of rows of a frame before one of its partitions."""
-    earlier = (each for each in partitions if each.key.source == key.source and each.key < key)
-    return sum(each.counts[0][0] for each in earlier)
 
 
 def gather_values(partitions: Iterable[StagedPartition]) -> Iterator[ViolatedRule]:
@@ -184,19 +179,11 @@ def locate_rejected(
     partitions: Sequence[StagedPartition], inputs: Sequence[JobInput]
 ) -> tuple[LocatedRow, ...]:
     """All rejected rows of a job, in input order."""
-    before: dict[tuple[PartitionKey, int], Counted] = {}
-    for partition in partitions:
-        given = inputs[partition.key.source]
-        if not partition.rejected or (partition.key, 0) in before:
-            continue
-        if isinstance(given, FileInput):
-            before |= _count_before(partition.key.source, partitions, given)
-        elif isinstance(given, FrameInput):
-            before[partition.key, 0] = Counted(_count_rows_before(partition.key, partitions), 0)
+    before = _count_before(partitions, inputs)
     located: list[LocatedRow] = []
     for partition in partitions:
         for row in partition.rejected:
-            counted = before.get((partition.key, row.split), NOTHING_YET)
+            counted = before[partition.key, row.split]
             line = None if row.place.line is None else row.place.line + counted.lines
             place = replace(row.place, record=row.place.record + counted.records, line=line)
             located.append(LocatedRow(row.type, row.reason, str(place), row.original))
@@ -235,19 +222,17 @@ def _locate_rows(
         rows_by_partition.setdefault(partition, set()).add((table_key, ordinal))
     places: dict[tuple[str, int], str] = {}
     to_read: list[_SplitRows] = []
-    before: dict[tuple[PartitionKey, int], Counted] = {}
+    before = _count_before(job.partitions, job.inputs)
     for key, chosen in rows_by_partition.items():
         match job.inputs[key.source]:
             case FileInput() as given:
-                if (key, 0) not in before:
-                    before |= _count_before(key.source, job.partitions, given)
                 splits = tuple(
                     (split, before[key, number])
                     for number, split in enumerate(given.partitions[key.number])
                 )
                 to_read.append((key, splits, frozenset(chosen)))
             case FrameInput():
-                first = _count_rows_before(key, job.partitions) + 1
+                first = before[key, 0].records + 1
                 for table_key, ordinal in chosen:
                     places[table_key, key.position(ordinal)] = f"row {first + ordinal}"
             case LocalInput(pieces):
@@ -286,7 +271,7 @@ def _find_in_pieces(
         end = seen[table_key] = start + piece.rows.num_rows
         ordinals = ordinals_by_key.get(table_key, [])
         for ordinal in ordinals[bisect_left(ordinals, start) : bisect_left(ordinals, end)]:
-            places[table_key, key.position(ordinal)] = str(piece.locate(ordinal - start))
+            places[table_key, key.position(ordinal)] = str(piece.origin.locate(ordinal - start))
     return places
 
 

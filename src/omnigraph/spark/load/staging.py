@@ -432,10 +432,10 @@ class _PartitionStager:
             self._rows_by_key[table_key] = rows
         for row, reason in sorted(rows.add(piece).items()):
             if reason is not None:
-                original = piece.original(row).decode(errors="replace")
+                original = piece.origin.original(row).decode(errors="replace")
                 self._rejected.append(
                     RejectedRow(
-                        piece.declared.name, reason, self._split, piece.locate(row), original
+                        piece.declared.name, reason, self._split, piece.origin.locate(row), original
                     )
                 )
 

@@ -117,17 +117,9 @@ class Validator:
             _, outcome = self.keys.of_ids(key)
             if not outcome.met:
                 continue
-            name = declared.name
             if not self._is_tolerant:
-                raise KeyConflictError(type=name, id=outcome.first_met or "")
-
-            def describe(
-                _rows: Sequence[Row], found: pa.Table, name: str = name
-            ) -> Iterator[Violation]:
-                for row in found["id"].to_pylist():
-                    message = f"{name} '{row}' already exists"
-                    yield Violation(name, row, "exists", None, row, message)
-
+                raise KeyConflictError(type=declared.name, id=outcome.first_met or "")
+            describe = partial(_describe_existing, declared.name)
             existing = self._joins.existing(key)
             found.append(self._collect(key, _EXISTING, existing, ["id"], describe))
         return found
@@ -160,12 +152,8 @@ class Validator:
         for number, space in enumerate(self.keys.doubtful(SpaceKind.UNIQUE, key)):
             group = space.columns
 
-            def describe(
-                rows: Sequence[Row], found: pa.Table, group: Sequence[str] = group
-            ) -> Iterator[Violation]:
-                for index, row in enumerate(rows):
-                    one = found.slice(index, 1)
-                    yield describe_shared(declared.name, group, one, other=row["other"])
+            def describe(row: Row, found: pa.Table, group: Sequence[str] = group) -> Violation:
+                return describe_shared(declared.name, group, found, other=row["other"])
 
             shared = self._joins.shared(key, group)
             yield self._collect(key, _UNIQUE + number, shared, ["id", *group], describe)
@@ -173,14 +161,11 @@ class Validator:
     def _find_repeats(self, key: str, declared: Declared) -> Iterator[ViolatedRule]:
         if not self.keys.of_ids(key)[1].repeated:
             return
-
-        def describe(rows: Sequence[Row], found: pa.Table) -> Iterator[Violation]:
-            for index in range(len(rows)):
-                yield describe_repeat(declared, found.slice(index, 1))
-
         repeats = self._joins.repeats(key, is_last_valid=False)
         columns = ["id", *(declared.key if isinstance(declared, NodeType) else ())]
-        yield self._collect(key, _ID, repeats, columns, describe)
+        yield self._collect(
+            key, _ID, repeats, columns, lambda _row, found: describe_repeat(declared, found)
+        )
 
     def _find_without_nodes(self, key: str, edge: EdgeType) -> Iterator[ViolatedRule]:
         for number, end in enumerate(ends_of(edge)):
@@ -192,9 +177,9 @@ class Validator:
                 yield self._find_stranded(key, number, edge, end)
 
     def _find_dangling(self, key: str, number: int, edge: EdgeType, end: End) -> ViolatedRule:
-        def describe(rows: Sequence[Row], found: pa.Table) -> Iterator[Violation]:
-            for row, id in zip(rows, found["id"].to_pylist(), strict=True):
-                yield describe_dangling(edge, end, id=id, node=row["node"], prefix=PUT_EDGE)
+        def describe(row: Row, found: pa.Table) -> Violation:
+            id = found["id"][0].as_py()
+            return describe_dangling(edge, end, id=id, node=row["node"], prefix=PUT_EDGE)
 
         dangling = self._joins.dangling(key, end.column, end.table_key)
         return self._collect(key, _END + number, dangling, ["id"], describe)
@@ -230,14 +215,16 @@ class Validator:
         rank: int,
         frame: DataFrame,
         columns: Sequence[str],
-        describe: Callable[[Sequence[Row], pa.Table], Iterator[Violation]],
+        describe: Callable[[Row, pa.Table], Violation],
     ) -> ViolatedRule:
+        """The violated rule of some positions, described by their row and some stored columns."""
         count, rows = self._take(frame, "position")
         if not rows:
             return ViolatedRule(key, rank, 0, (), ())
         positions = tuple(row["position"] for row in rows)
         found = take_positions(self.job.staged[key], positions, columns=columns)
-        return ViolatedRule(key, rank, count, tuple(describe(rows, found)), positions)
+        violations = tuple(describe(row, found.slice(index, 1)) for index, row in enumerate(rows))
+        return ViolatedRule(key, rank, count, violations, positions)
 
     def _take(self, frame: DataFrame, order: str) -> tuple[int, Sequence[Row]]:
         shown_max = QUARANTINED_ROWS_MAX + 1 if self._is_tolerant else VIOLATIONS_MAX
@@ -245,6 +232,11 @@ class Validator:
         if len(rows) <= shown_max:
             return len(rows), rows
         return frame.count(), rows[:shown_max]
+
+
+def _describe_existing(name: str, _row: Row, found: pa.Table) -> Violation:
+    id = found["id"][0].as_py()
+    return Violation(name, id, "exists", None, id, f"{name} '{id}' already exists")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ memory. Data files of a merge without a commit are deleted. Needs PySpark.
 
 from __future__ import annotations
 
-import logging
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -25,6 +24,7 @@ from omnigraph.engine.commit.integrity.values import check_values
 from omnigraph.engine.commit.integrity.violations import Violations, concat_violations
 from omnigraph.engine.commit.prepared_write import StagingMode, TableChange
 from omnigraph.engine.commit.protocol import Authorship
+from omnigraph.engine.commit.staging import discard_files
 from omnigraph.engine.context import GraphContext
 from omnigraph.engine.merge.apply import (
     ApplyPlan,
@@ -293,9 +293,6 @@ def _find_places(merged: MergedType, sent: RequestedRows, ids: pa.Array) -> npt.
     return found
 
 
-_LOG = logging.getLogger(__name__)
-
-
 def merge(
     source: BranchName,
     *,
@@ -360,11 +357,7 @@ class _Merging:
     def discard(self) -> None:
         """Delete the files of a merge that was not committed."""
         for table_branch, files in self._files.items():
-            try:
-                self._opened.stores.tables.delete_files(table_branch, files)
-            except GraphError as error:
-                # The files are unreferenced, and `cleanup` deletes them later.
-                _LOG.warning("files of a merge were not deleted: %s", error)
+            discard_files(table_branch, files, tables=self._opened.stores.tables)
         self._files.clear()
 
     def prepare(

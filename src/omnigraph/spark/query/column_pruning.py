@@ -9,28 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from omnigraph.compiler.ir import (
-    ANONYMOUS,
-    Aggregate,
-    AllOf,
-    AnyOf,
-    Bm25,
-    Column,
-    Comparison,
-    Condition,
-    Constant,
-    EntityId,
-    Nearest,
-    Now,
-    NullTest,
-    ParameterValue,
-    PropertyValue,
-    Ranking,
-    ReadIR,
-    Rrf,
-    SameEntity,
-    TextMatch,
-)
+from omnigraph.compiler import ir
 from omnigraph.engine.read.filter import can_push_down
 from omnigraph.engine.read.plan import (
     AntiStep,
@@ -44,17 +23,17 @@ from omnigraph.engine.read.plan import (
     references_of,
 )
 
-Search = TextMatch | Nearest | Bm25
+Search = ir.TextMatch | ir.Nearest | ir.Bm25
 """A search over the text or the vector of one entity."""
 
-ColumnSource = PropertyValue | Search
+ColumnSource = ir.PropertyValue | Search
 
 
 @dataclass(frozen=True, slots=True)
 class ReferencedColumns:
     """The properties and the search results that become columns."""
 
-    properties: tuple[PropertyValue, ...]
+    properties: tuple[ir.PropertyValue, ...]
     searches: tuple[Search, ...]
 
 
@@ -64,13 +43,15 @@ NOTHING = ReferencedColumns((), ())
 def find_referenced_columns(plan: Plan) -> Mapping[str, ReferencedColumns]:
     """The columns that a plan references, by variable."""
     found: dict[str, dict[ColumnSource, None]] = {}
-    evaluated = (
+    evaluated = tuple(
         condition
         for condition, is_in_scan in _conditions_of(plan.steps)
         if not (is_in_scan and can_push_down(condition))
     )
-    for source in (*_of_conditions(evaluated), *_of_output(plan.ir)):
-        variable = source.variable if isinstance(source, PropertyValue) else source.field.variable
+    for source in _sources_in((evaluated, plan.ir.columns, plan.ir.order, plan.ir.ranking)):
+        variable = (
+            source.variable if isinstance(source, ir.PropertyValue) else source.field.variable
+        )
         found.setdefault(variable, {})[source] = None
     return {variable: _group_columns(list(columns)) for variable, columns in found.items()}
 
@@ -87,7 +68,8 @@ def find_nameless(plan: Plan) -> frozenset[str]:
     references = [reference for each in conditions for reference in references_of(each)]
     references += [reference for each in plan.ir.columns for reference in _entities_of(each)]
     is_used = any(
-        reference == binding or (isinstance(reference, EntityId) and reference.variable == binding)
+        reference == binding
+        or (isinstance(reference, ir.EntityId) and reference.variable == binding)
         for reference in references
     )
     return frozenset() if is_used else frozenset({binding})
@@ -102,7 +84,7 @@ def references_properties(steps: Iterable[Step], variable: str) -> bool:
     )
 
 
-def _conditions_of(steps: Iterable[Step]) -> Iterator[tuple[Condition, bool]]:
+def _conditions_of(steps: Iterable[Step]) -> Iterator[tuple[ir.Condition, bool]]:
     """Every condition, and whether it filters the rows of a scan."""
     for step in steps:
         match step:
@@ -124,17 +106,17 @@ def _last_edge(steps: Sequence[Step]) -> str | None:
                 continue
             case ExpandStep(expand):
                 # Endpoints may be anonymous too, but their ids are needed.
-                return None if expand.edge_binding == ANONYMOUS else expand.edge_binding
+                return None if expand.edge_binding == ir.ANONYMOUS else expand.edge_binding
             case ScanStep() | AntiStep() | OptionalStep():
                 return None
     return None
 
 
-def _entities_of(column: Column) -> Iterator[EntityId]:
+def _entities_of(column: ir.Column) -> Iterator[ir.EntityId]:
     match column.expression:
-        case EntityId() as entity:
+        case ir.EntityId() as entity:
             yield entity
-        case Aggregate(argument=EntityId() as entity) as aggregate:
+        case ir.Aggregate(argument=ir.EntityId() as entity) as aggregate:
             if not counts_rows(aggregate):
                 yield entity
         case _:
@@ -142,44 +124,18 @@ def _entities_of(column: Column) -> Iterator[EntityId]:
 
 
 def _group_columns(columns: Sequence[ColumnSource]) -> ReferencedColumns:
-    by_name = {each.property: each for each in columns if isinstance(each, PropertyValue)}
-    searches = tuple(each for each in columns if not isinstance(each, PropertyValue))
+    by_name = {each.property: each for each in columns if isinstance(each, ir.PropertyValue)}
+    searches = tuple(each for each in columns if not isinstance(each, ir.PropertyValue))
     return ReferencedColumns(tuple(by_name.values()), searches)
 
 
-def _of_conditions(conditions: Iterable[Condition]) -> Iterator[ColumnSource]:
-    for each in conditions:
-        match each:
-            case TextMatch():
-                yield each
-            case AllOf(inner) | AnyOf(inner):
-                yield from _of_conditions(inner)
-            case Comparison() | NullTest() | SameEntity():
-                yield from (one for one in references_of(each) if isinstance(one, PropertyValue))
-
-
-def _of_output(ir: ReadIR) -> Iterator[ColumnSource]:
-    for column in ir.columns:
-        match column.expression:
-            case PropertyValue() as source:
-                yield source
-            case Aggregate(argument=PropertyValue() as source) as aggregate:
-                if not counts_rows(aggregate):
-                    yield source
-            case Nearest() | Bm25() | Rrf() as ranking:
-                yield from _of_ranking(ranking)
-            case Aggregate() | EntityId() | ParameterValue() | Constant() | Now():
-                pass
-    for key in ir.order:
-        if isinstance(key.expression, PropertyValue):
-            yield key.expression
-    if ir.ranking is not None:
-        yield from _of_ranking(ir.ranking)
-
-
-def _of_ranking(ranking: Ranking) -> Iterator[ColumnSource]:
-    match ranking:
-        case Nearest() | Bm25():
-            yield ranking
-        case Rrf(primary, secondary):
-            yield from (primary, secondary)
+def _sources_in(part: object) -> Iterator[ColumnSource]:
+    """The properties and searches in a part of the IR; a search includes its property."""
+    match part:
+        case ir.PropertyValue() | ir.TextMatch() | ir.Nearest() | ir.Bm25():
+            yield part
+        case ir.Aggregate() if counts_rows(part):
+            return
+        case _:
+            for each in ir.parts_of(part):
+                yield from _sources_in(each)

@@ -13,16 +13,7 @@ from functools import partial
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from omnigraph.compiler.ir import (
-    ANONYMOUS,
-    Bm25,
-    Condition,
-    Direction,
-    Expand,
-    Nearest,
-    NodeScan,
-    TextMatch,
-)
+from omnigraph.compiler import ir
 from omnigraph.engine.read.explain import share_of_all
 from omnigraph.engine.read.filter import can_push_down, text_query
 from omnigraph.engine.read.plan import ExpandStep
@@ -54,7 +45,7 @@ class Entities:
     vectors: QueryVectors
     expressions: Expressions
 
-    def scan(self, scan: NodeScan) -> Relation:
+    def scan(self, scan: ir.NodeScan) -> Relation:
         """The nodes of a type that match the filters."""
         declared = self.catalog.nodes[scan.type_name]
         columns = self.columns_of(scan.variable)
@@ -89,7 +80,7 @@ class Entities:
         properties = (property_column(variable, each.property) for each in columns.properties)
         return (*ids, *properties, *(self.searches[each] for each in columns.searches))
 
-    def join_target(self, expand: Expand, part: Relation) -> Relation:
+    def join_target(self, expand: ir.Expand, part: Relation) -> Relation:
         """The rows whose target matches the filters, with the referenced columns of the target."""
         columns = self.columns_of(expand.target)
         if len(columns) == 1 and not expand.filters:
@@ -119,7 +110,7 @@ class Entities:
         edges = self._read(declared, binding, pushed, ends={"src": NEAR, "dst": FAR})
         return _orient(edges, expand.direction)
 
-    def read_ends(self, expand: Expand) -> DataFrame:
+    def read_ends(self, expand: ir.Expand) -> DataFrame:
         """The ends of a type's edges, once per direction of travel."""
         declared = self.catalog.edges[expand.edge_type]
         ends = self.frames.rows(
@@ -127,31 +118,31 @@ class Entities:
         )
         return _orient(ends, expand.direction)
 
-    def unpushed(self, conditions: Iterable[Condition]) -> list[Condition]:
+    def unpushed(self, conditions: Iterable[ir.Condition]) -> list[ir.Condition]:
         """The conditions that Lance cannot evaluate."""
         return [each for each in conditions if not can_push_down(each)]
 
-    def has_single_edges(self, expand: Expand) -> bool:
+    def has_single_edges(self, expand: ir.Expand) -> bool:
         """Whether the schema rules out parallel edges in the direction of travel."""
         declared = self.catalog.edges[expand.edge_type]
-        if expand.direction is Direction.BOTH and declared.source == declared.target:
+        if expand.direction is ir.Direction.BOTH and declared.source == declared.target:
             return False
         return declared.cardinality.maximum == 1 or any(
             isinstance(each, Unique) and {"src", "dst"} >= set(each.columns)
             for each in declared.constraints
         )
 
-    def near_type(self, expand: Expand) -> NodeType:
+    def near_type(self, expand: ir.Expand) -> NodeType:
         """The type of the nodes that an expansion starts from."""
         declared = self.catalog.edges[expand.edge_type]
-        is_reversed = expand.direction is Direction.IN
+        is_reversed = expand.direction is ir.Direction.IN
         return self.catalog.nodes[declared.target if is_reversed else declared.source]
 
-    def count_edges(self, expand: Expand) -> int:
+    def count_edges(self, expand: ir.Expand) -> int:
         """The number of edges of the type."""
         return self.frames.count(self.catalog.edges[expand.edge_type])
 
-    def degree(self, expand: Expand) -> float:
+    def degree(self, expand: ir.Expand) -> float:
         """The approximate number of neighbours of an entity."""
         sources = self.frames.count(self.near_type(expand))
         each_hop = self.count_edges(expand) / max(sources, 1)
@@ -161,7 +152,7 @@ class Entities:
         self,
         declared: NodeType | EdgeType,
         variable: str,
-        filters: Sequence[Condition],
+        filters: Sequence[ir.Condition],
         *,
         ends: Mapping[str, str],
     ) -> DataFrame:
@@ -200,12 +191,12 @@ def measure_of(
     """
     name = search.field.property
     match search:
-        case TextMatch(is_negated=is_negated):
+        case ir.TextMatch(is_negated=is_negated):
             return HoldsWords(name, text_query(search, inputs), is_negated)
-        case Nearest():
+        case ir.Nearest():
             found = vectors.find(search)
             return Distance(name, None if found is None else tuple(found.tolist()))
-        case Bm25(query=query):
+        case ir.Bm25(query=query):
             words = inputs.value_of(query)
             if words is None:
                 return Relevance(name, None, EMPTY_STATISTICS)
@@ -216,21 +207,21 @@ def measure_of(
 def find_binding(step: ExpandStep) -> str | None:
     """The variable of an expansion's edges; None if it is not used."""
     binding = step.expand.edge_binding
-    if binding == ANONYMOUS or not (binding in step.live or step.edge_filters):
+    if binding == ir.ANONYMOUS or not (binding in step.live or step.edge_filters):
         return None
     return binding
 
 
-def _orient(edges: DataFrame, direction: Direction) -> DataFrame:
+def _orient(edges: DataFrame, direction: ir.Direction) -> DataFrame:
     turned = {NEAR: f.col(FAR).alias(NEAR), FAR: f.col(NEAR).alias(FAR)}
     names = edges.columns
     backwards = [turned.get(name, f.col(name)) for name in names]
     match direction:
-        case Direction.OUT:
+        case ir.Direction.OUT:
             return edges
-        case Direction.IN:
+        case ir.Direction.IN:
             return edges.select(*backwards)
-        case Direction.BOTH:
+        case ir.Direction.BOTH:
             # A self-loop counts once, although both its ends lead to the node.
             others = edges.where(f.col(NEAR) != f.col(FAR))
             return edges.unionByName(others.select(*backwards))

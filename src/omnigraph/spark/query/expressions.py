@@ -10,28 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from types import MappingProxyType
 
 from pyspark.sql import Column
 from pyspark.sql import functions as f
 
-from omnigraph.compiler.ir import (
-    AllOf,
-    AnyOf,
-    Comparator,
-    Comparison,
-    Condition,
-    Constant,
-    EntityId,
-    Now,
-    NullTest,
-    Operand,
-    ParameterValue,
-    PropertyValue,
-    SameEntity,
-    TextMatch,
-    Value,
-)
+from omnigraph.compiler import ir
 from omnigraph.engine.rows.comparisons import (
     MIRRORED,
     OPERATOR_BY_COMPARATOR,
@@ -85,7 +68,7 @@ class Typed:
         return Typed(self.column.cast(spark_type(type)), type)
 
 
-def compare(left: Typed, comparator: Comparator, right: Typed) -> Column:
+def compare(left: Typed, comparator: ir.Comparator, right: Typed) -> Column:
     """Whether a comparison of two columns holds."""
     both = left.column.isNotNull() & right.column.isNotNull()
     match RULE_BY_COMPARATOR[comparator]:
@@ -102,12 +85,14 @@ def _has_element(lists: Typed, element: Typed) -> Column:
     each_type = lists.type.list_element
 
     def equals(each: Column) -> Column:
-        return compare(Typed(each, each_type), Comparator.EQ, element)
+        return compare(Typed(each, each_type), ir.Comparator.EQ, element)
 
     return f.exists(lists.column, equals) & lists.column.isNotNull()
 
 
-def _relate(left: Typed, comparator: Comparator, orders: frozenset[Order], right: Typed) -> Column:
+def _relate(
+    left: Typed, comparator: ir.Comparator, orders: frozenset[Order], right: Typed
+) -> Column:
     if left.type.element in NUMBERS and left.is_float != right.is_float:
         if left.is_float:
             return compare(right, MIRRORED[comparator], left)
@@ -164,19 +149,7 @@ def _take_apart(number: Column, *, is_signed: bool) -> tuple[Column, Column]:
     return upper.cast(spark_type(_U64)) * f.lit(_HALF) + lower, rest > lower.cast("double")
 
 
-_SQL_TYPE_BY_SCALAR: Mapping[Scalar, str] = MappingProxyType(
-    {
-        Scalar.BOOL: "BOOLEAN",
-        Scalar.I32: "INT",
-        Scalar.U64: "DECIMAL(20,0)",
-        Scalar.F32: "FLOAT",
-        Scalar.F64: "DOUBLE",
-    }
-)
-"""SQL types other than `BIGINT`, which also represents days and milliseconds here."""
-
-
-def literal(value: Value, type: PropertyType) -> Column:
+def literal(value: ir.Value, type: PropertyType) -> Column:
     """The value as a constant column."""
     (stored,) = _store((value,), type)
     if stored is None:
@@ -190,7 +163,7 @@ def literal(value: Value, type: PropertyType) -> Column:
     return _scalar(stored, type.element)
 
 
-def is_one_of(column: str, values: Sequence[Value], scalar: Scalar) -> Column:
+def is_one_of(column: str, values: Sequence[ir.Value], scalar: Scalar) -> Column:
     """Whether a column, given by its name, has one of the values.
 
     The values must not include NaN. The result is null where the column is null.
@@ -201,7 +174,7 @@ def is_one_of(column: str, values: Sequence[Value], scalar: Scalar) -> Column:
     return f.expr(f"{_sql_operand(column, scalar)} IN ({', '.join(texts)})")
 
 
-def _store(values: Sequence[Value], type: PropertyType) -> Sequence[Stored]:
+def _store(values: Sequence[ir.Value], type: PropertyType) -> Sequence[Stored]:
     column = column_of(values, type, subject=SUBJECT)
     if type.element in {Scalar.DATE, Scalar.DATETIME}:
         return [to_stored(each) for each in values]
@@ -260,7 +233,10 @@ def _sql(stored: Stored, scalar: Scalar) -> str:
             return f"X'{stored.hex()}'"
         case _:
             number = 0.0 if scalar in FLOATS and stored == 0 else stored
-            return f"CAST('{number}' AS {_SQL_TYPE_BY_SCALAR.get(scalar, 'BIGINT')})"
+            # Days and milliseconds are compared as numbers.
+            is_temporal = scalar in {Scalar.DATE, Scalar.DATETIME}
+            sql_type = spark_type(I64 if is_temporal else PropertyType(scalar)).simpleString()
+            return f"CAST('{number}' AS {sql_type})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,52 +244,52 @@ class Expressions:
     """Makes the columns of one read; `text_match` returns the column of a text search."""
 
     inputs: Inputs
-    text_match: Callable[[TextMatch], Column]
+    text_match: Callable[[ir.TextMatch], Column]
 
-    def condition(self, condition: Condition) -> Column:
+    def condition(self, condition: ir.Condition) -> Column:
         """Whether a condition holds, for each row."""
         match condition:
-            case AllOf(conditions):
+            case ir.AllOf(conditions):
                 return _join([self.condition(each) for each in conditions], is_all=True)
-            case AnyOf(conditions):
+            case ir.AnyOf(conditions):
                 return _join([self.condition(each) for each in conditions], is_all=False)
-            case Comparison() | NullTest():
+            case ir.Comparison() | ir.NullTest():
                 return self._on_columns(condition)
-            case SameEntity(left, right):
+            case ir.SameEntity(left, right):
                 one, other = f.col(id_column(left)), f.col(id_column(right))
                 return (one == other) & one.isNotNull() & other.isNotNull()
-            case TextMatch():
+            case ir.TextMatch():
                 return _known(self.text_match(condition))
 
-    def value(self, operand: Operand) -> Column:
+    def value(self, operand: ir.Operand) -> Column:
         """The value of an operand, for each row."""
         return self.typed(operand).column
 
-    def typed(self, operand: Operand) -> Typed:
+    def typed(self, operand: ir.Operand) -> Typed:
         """The value of an operand, for each row, with its type; ids are texts."""
         match operand:
-            case PropertyValue(type=type):
+            case ir.PropertyValue(type=type):
                 return Typed(f.col(_name_of(operand)), type)
-            case EntityId():
+            case ir.EntityId():
                 return Typed(f.col(_name_of(operand)), STRING)
-            case ParameterValue() | Constant() | Now():
+            case ir.ParameterValue() | ir.Constant() | ir.Now():
                 type = type_of(operand)
                 return Typed(literal(self.inputs.value_of(operand), type), type)
 
-    def _on_columns(self, condition: Comparison | NullTest) -> Column:
+    def _on_columns(self, condition: ir.Comparison | ir.NullTest) -> Column:
         columns = row_operands(condition)
-        if isinstance(condition, Comparison) and len(columns) == 2:
+        if isinstance(condition, ir.Comparison) and len(columns) == 2:
             left, right = (self.typed(each) for each in columns)
             return compare(left, condition.comparator, right)
         bound = bind(condition, kind=TypeKind.NODE, inputs=self.inputs)
         return _bound(bound, _name_of(columns[0])) if columns else f.lit(bound == ALWAYS)
 
 
-def _name_of(operand: PropertyValue | EntityId) -> str:
+def _name_of(operand: ir.PropertyValue | ir.EntityId) -> str:
     match operand:
-        case PropertyValue(variable, property):
+        case ir.PropertyValue(variable, property):
             return property_column(variable, property)
-        case EntityId(variable):
+        case ir.EntityId(variable):
             return id_column(variable)
 
 

@@ -18,22 +18,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
 
-from omnigraph.compiler.ir import (
-    Aggregate,
-    Bm25,
-    ColumnReference,
-    Constant,
-    EntityId,
-    Nearest,
-    Now,
-    ParameterValue,
-    PropertyValue,
-    Ranking,
-    ReadIR,
-    Rrf,
-    SortKey,
-)
-from omnigraph.compiler.ir import Column as Returned
+from omnigraph.compiler import ir
 from omnigraph.engine.read.ordering import order_keys
 from omnigraph.engine.read.output import Window as ResultWindow
 from omnigraph.engine.read.plan import counts_rows, ranked_variable
@@ -63,29 +48,26 @@ _COUNTS = StructType([StructField(_PLACE, LongType()), StructField(_COUNT, LongT
 
 
 @dataclass(frozen=True, slots=True)
-class ByDistance:
-    """Nearest first, by a column of distances; entities with null are not ranked."""
+class ByColumn:
+    """A ranking by a column: of distances, nearest first, or of scores, most relevant first.
+
+    Entities with null, or with a score of 0, are not ranked.
+    """
 
     column: str
-
-
-@dataclass(frozen=True, slots=True)
-class ByRelevance:
-    """Most relevant first, by a column of scores; entities with null or 0 are not ranked."""
-
-    column: str
+    is_distance: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Fused:
     """Two rankings fused by places; without a constant no entity is ranked."""
 
-    primary: ByDistance | ByRelevance
-    secondary: ByDistance | ByRelevance
+    primary: ByColumn
+    secondary: ByColumn
     k: int | None
 
 
-RankedBy = ByDistance | ByRelevance | Fused
+RankedBy = ByColumn | Fused
 
 
 def rank_rows(
@@ -97,7 +79,7 @@ def rank_rows(
     if it is None. `place` and `score` are the names of new columns of fused rankings.
     """
     match by:
-        case ByDistance() | ByRelevance():
+        case ByColumn():
             is_ranked = f.col(id).isNotNull() & _is_ranked(by)
             return rows.where(is_ranked), _order(by, id)
         case Fused(primary, secondary, k):
@@ -130,8 +112,8 @@ def rank_rows(
 class _Fusion:
     """Fuses two rankings of entities that have an id and a column for each ranking."""
 
-    primary: ByDistance | ByRelevance
-    secondary: ByDistance | ByRelevance
+    primary: ByColumn
+    secondary: ByColumn
     k: int
     wanted: int | None
 
@@ -179,11 +161,11 @@ class _Fusion:
         )
         return f.broadcast(create_frame(entities.sparkSession, best, _RANKING))
 
-    def _place(self, ranker: ByDistance | ByRelevance) -> Column:
+    def _place(self, ranker: ByColumn) -> Column:
         """The place of an entity in one ranking, from 1; null if it is not ranked."""
         is_ranked = _is_ranked(ranker)
         place = f.row_number().over(Window.orderBy((~is_ranked).asc(), *_order(ranker, _ID)))
-        if isinstance(ranker, ByDistance) and self.wanted is not None:
+        if ranker.is_distance and self.wanted is not None:
             is_ranked = is_ranked & (place <= self.wanted)
         return f.when(is_ranked, place)
 
@@ -199,14 +181,14 @@ class _Fusion:
         return self.k + 2 * wanted
 
     def _find_places(
-        self, ranker: ByDistance | ByRelevance, found: pa.Table, entities: DataFrame, wanted: int
+        self, ranker: ByColumn, found: pa.Table, entities: DataFrame, wanted: int
     ) -> Places:
         """The places of the found entities in a ranking; NaN if it does not rank them."""
         keys = _keys(ranker, found)
         order = np.lexsort((order_keys(found[_ID], is_descending=False), keys))
         ranked = order[: np.count_nonzero(~np.isnan(keys))]
         places = np.full(len(keys), np.nan)
-        if isinstance(ranker, ByDistance):
+        if ranker.is_distance:
             ranked = ranked[:wanted]
         # The found entities include all of the first ones of the ranking.
         places[ranked] = np.arange(1, len(ranked) + 1)
@@ -216,35 +198,25 @@ class _Fusion:
         return places
 
 
-def _is_ranked(ranker: ByDistance | ByRelevance) -> Column:
-    match ranker:
-        case ByDistance(column):
-            return f.col(column).isNotNull()
-        case ByRelevance(column):
-            return f.coalesce(f.col(column) > 0, f.lit(False))  # noqa: FBT003  # Spark's
+def _is_ranked(ranker: ByColumn) -> Column:
+    column = f.col(ranker.column)
+    if ranker.is_distance:
+        return column.isNotNull()
+    return f.coalesce(column > 0, f.lit(False))  # noqa: FBT003  # Spark's
 
 
-def _order(ranker: ByDistance | ByRelevance, id: str) -> tuple[Column, Column]:
-    match ranker:
-        case ByDistance(column):
-            return f.col(column).asc(), f.col(id).asc()
-        case ByRelevance(column):
-            return f.col(column).desc(), f.col(id).asc()
+def _order(ranker: ByColumn, id: str) -> tuple[Column, Column]:
+    column = f.col(ranker.column)
+    return column.asc() if ranker.is_distance else column.desc(), f.col(id).asc()
 
 
-def _keys(ranker: ByDistance | ByRelevance, rows: pa.Table | pa.RecordBatch) -> Places:
+def _keys(ranker: ByColumn, rows: pa.Table | pa.RecordBatch) -> Places:
     """Sort keys that ascend from the best to the worst; NaN for unranked entities."""
     values: Places = rows[ranker.column].to_numpy(zero_copy_only=False).astype(np.float64)
-    match ranker:
-        case ByDistance():
-            return values
-        case ByRelevance():
-            return np.where(values > 0, -values, np.nan)
+    return values if ranker.is_distance else np.where(values > 0, -values, np.nan)
 
 
-def _count_before(
-    ranker: ByDistance | ByRelevance, some: pa.Table, entities: DataFrame
-) -> npt.NDArray[np.int64]:
+def _count_before(ranker: ByColumn, some: pa.Table, entities: DataFrame) -> npt.NDArray[np.int64]:
     """The number of entities before each of the given ones, which are in ranking order."""
     ranked = entities.where(_is_ranked(ranker)).select(_ID, ranker.column)
     counted = ranked.mapInArrow(partial(_count_in_task, ranker, some), _COUNTS)
@@ -253,7 +225,7 @@ def _count_before(
     return before
 
 
-def _count_in_task(ranker: ByDistance | ByRelevance, some: pa.Table, batches: Batches) -> Batches:
+def _count_in_task(ranker: ByColumn, some: pa.Table, batches: Batches) -> Batches:
     counts = np.zeros(some.num_rows, np.int64)
     for batch in batches:
         ids = pa.chunked_array([*some[_ID].chunks, batch[_ID]])
@@ -274,16 +246,16 @@ def _collect(frame: DataFrame) -> pa.Table:
 class Output:
     """Computes the result of one read from its matched rows."""
 
-    ir: ReadIR
+    read: ir.ReadIR
     ordering_variables: tuple[str, ...]
     window: ResultWindow
     entities: Entities
 
     def frame(self, part: Relation) -> DataFrame:
         """The result, with columns named by `column_name`."""
-        if self.ir.is_aggregate:
+        if self.read.is_aggregate:
             return self._grouped(part)
-        if self.ir.is_distinct:
+        if self.read.is_distinct:
             return self._distinct(part)
         return self._plain(part)
 
@@ -291,17 +263,17 @@ class Output:
 
     def _plain(self, part: Relation) -> DataFrame:
         frame, keys = part.frame, list[Column]()
-        if self.ir.ranking is not None:
+        if self.read.ranking is not None:
             frame, order = rank_rows(
                 frame,
-                self._ranked_by(self.ir.ranking),
-                id=id_column(ranked_variable(self.ir.ranking)),
+                self._ranked_by(self.read.ranking),
+                id=id_column(ranked_variable(self.read.ranking)),
                 place=_PLACE,
                 score=_SCORE,
                 wanted=self.window.stop,
             )
             keys += order
-        keys += [self._sort_key(each) for each in self.ir.order]
+        keys += [self._sort_key(each) for each in self.read.order]
         keys += [f.col(id_column(name)).asc_nulls_first() for name in self.ordering_variables]
         if part.is_weighted:
             # Repeat each row by its weight, but not beyond the end of the window.
@@ -313,26 +285,26 @@ class Output:
         ordered = frame.orderBy(*keys) if keys else frame
         shown = [
             self._value(each).cast(spark_type(each.type)).alias(column_name(number))
-            for number, each in enumerate(self.ir.columns)
+            for number, each in enumerate(self.read.columns)
         ]
         return _cut(ordered, self.window).select(*shown)
 
-    def _ranked_by(self, ranking: Ranking) -> RankedBy:
+    def _ranked_by(self, ranking: ir.Ranking) -> RankedBy:
         match ranking:
-            case Nearest() | Bm25():
+            case ir.Nearest() | ir.Bm25():
                 return self._ranker(ranking)
-            case Rrf(primary, secondary, k):
+            case ir.Rrf(primary, secondary, k):
                 constant = fusion_constant(k, self.entities.expressions.inputs)
                 return Fused(self._ranker(primary), self._ranker(secondary), constant)
 
-    def _ranker(self, ranking: Nearest | Bm25) -> ByDistance | ByRelevance:
-        column = self.entities.searches[ranking]
-        return ByDistance(column) if isinstance(ranking, Nearest) else ByRelevance(column)
+    def _ranker(self, ranking: ir.Nearest | ir.Bm25) -> ByColumn:
+        is_distance = isinstance(ranking, ir.Nearest)
+        return ByColumn(self.entities.searches[ranking], is_distance=is_distance)
 
-    def _sort_key(self, key: SortKey) -> Column:
+    def _sort_key(self, key: ir.SortKey) -> Column:
         expression = key.expression
-        if isinstance(expression, ColumnReference):
-            column = self.ir.columns[expression.position]
+        if isinstance(expression, ir.ColumnReference):
+            column = self.read.columns[expression.position]
             value, type = self._value(column), column.type
         else:
             value, type = self.entities.expressions.value(expression), expression.type
@@ -342,9 +314,9 @@ class Output:
 
     def _grouped(self, part: Relation) -> DataFrame:
         keys, columns = list[tuple[str, Column]](), list[AggregateColumn]()
-        for number, column in enumerate(self.ir.columns):
+        for number, column in enumerate(self.read.columns):
             name, expression = column_name(number), column.expression
-            if isinstance(expression, Aggregate):
+            if isinstance(expression, ir.Aggregate):
                 argument = expression.argument
                 typed = (
                     None
@@ -358,7 +330,7 @@ class Output:
         frame = aggregate(part.frame, keys=keys, columns=columns, weight=weight)
         shown = [
             f.col(column_name(number)).cast(spark_type(each.type)).alias(column_name(number))
-            for number, each in enumerate(self.ir.columns)
+            for number, each in enumerate(self.read.columns)
         ]
         ties = [name for name, _ in keys]
         return self._arrange(frame.select(*shown), ties, is_one_row=not keys)
@@ -368,7 +340,7 @@ class Output:
             group_column(self._value(each), each.type)
             .cast(spark_type(each.type))
             .alias(column_name(number))
-            for number, each in enumerate(self.ir.columns)
+            for number, each in enumerate(self.read.columns)
         ]
         names = [column_name(number) for number in range(len(shown))]
         frame = part.frame.select(*shown).dropDuplicates()
@@ -377,11 +349,13 @@ class Output:
     def _arrange(self, frame: DataFrame, ties: Sequence[str], *, is_one_row: bool) -> DataFrame:
         if is_one_row:
             return _cut(frame, self.window)
-        types = {column_name(number): each.type for number, each in enumerate(self.ir.columns)}
+        types = {column_name(number): each.type for number, each in enumerate(self.read.columns)}
         order: list[tuple[str, bool]] = []
-        for key in self.ir.order:
+        for key in self.read.order:
             reference = key.expression
-            assert isinstance(reference, ColumnReference), "condensed rows have only their columns"
+            assert isinstance(reference, ir.ColumnReference), (
+                "condensed rows have only their columns"
+            )
             order.append((column_name(reference.position), key.is_descending))
         order += [(name, False) for name in ties]
         keys = [
@@ -392,15 +366,21 @@ class Output:
 
     # Values
 
-    def _value(self, column: Returned) -> Column:
+    def _value(self, column: ir.Column) -> Column:
         match column.expression:
-            case PropertyValue() | EntityId() | ParameterValue() | Constant() | Now() as operand:
+            case (
+                ir.PropertyValue()
+                | ir.EntityId()
+                | ir.ParameterValue()
+                | ir.Constant()
+                | ir.Now() as operand
+            ):
                 return self.entities.expressions.value(operand)
-            case Nearest() | Bm25() as ranking:
+            case ir.Nearest() | ir.Bm25() as ranking:
                 return f.col(self.entities.searches[ranking])
-            case Rrf():
+            case ir.Rrf():
                 return f.col(_SCORE)
-            case Aggregate():
+            case ir.Aggregate():
                 raise AssertionError("aggregates are computed for groups")
 
 
