@@ -32,6 +32,7 @@ from omnigraph.embed.profiles import (
     ProviderKind,
     parse_profile,
 )
+from omnigraph.engine.read.budget import CacheMemory, LruCache
 from omnigraph.model.errors import EmbeddingError
 from omnigraph.model.limits import (
     REQUEST_BYTES_MAX,
@@ -45,11 +46,9 @@ from omnigraph.model.runtime import Clock, SystemClock, lazy_module
 
 if TYPE_CHECKING:
     from omnigraph.embed import client
-    from omnigraph.engine.read import entities
 else:
     # Most calls embed nothing, and the HTTP client and the engine are slow to import.
     client = lazy_module("omnigraph.embed.client")
-    entities = lazy_module("omnigraph.engine.read.entities")
 
 _BITS = 2**64 - 1
 
@@ -93,11 +92,13 @@ _ENTRY_BYTES = 300
 Vector = npt.NDArray[np.float32]
 
 
-def make_cache(bytes_max: int) -> entities.LruCache[tuple[str, int], tuple[str, Vector]]:
+def make_cache(bytes_max: int) -> LruCache[tuple[str, int], tuple[str, Vector]]:
     """A cache of texts and their vectors, by text and dimension."""
-    # Four bytes per character is the maximum for text in any language.
-    return entities.LruCache(
-        bytes_max=bytes_max, size_of=lambda each: _ENTRY_BYTES + 4 * len(each[0]) + each[1].nbytes
+    return LruCache(
+        CacheMemory(bytes_max, None),
+        name="vectors",
+        # Four bytes per character is the maximum for text in any language.
+        size_of=lambda each: _ENTRY_BYTES + 4 * len(each[0]) + each[1].nbytes,
     )
 
 
