@@ -139,8 +139,12 @@ def test_policies_that_do_not_fit_are_refused(text: str, message: str, tmp_path:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("roles.entities.json", "{", "no actors and groups"),
-        ("roles.entities.json", '[{"uid": {"type": "User", "id": "x"}}]', "no actors and groups"),
+        ("roles.entities.json", "{", "valid actors and groups"),
+        (
+            "roles.entities.json",
+            '[{"uid": {"type": "User", "id": "x"}}]',
+            "valid actors and groups",
+        ),
         ("roles.yaml", TEAM, "the rules are in roles.cedar"),
         ("roles.yml", "version: 7", "version"),
     ],

@@ -115,12 +115,14 @@ def test_more_rows_than_any_machine_can_store_are_refused_before_they_are_built(
 
 def test_rows_beyond_the_limit_of_a_query_need_no_memory(tmp_path: Path) -> None:
     crowd(tmp_path)
-    graph = open_with_budget(tmp_path, bytes_max=PEOPLE * PEOPLE * 8 - 1)
-    text = query(
-        "match { $p: Person $p knows $_ $p knows $_ } return { $p.name } offset 38 limit 4"
-    )
+    graph = open_with_budget(tmp_path, bytes_max=PEOPLE**3 * 8 - 1)
+    body = "match { $p: Person $p knows $_ $p knows $_ } return { $p.name }"
 
-    assert [row["p.name"] for row in graph.query(text)] == ["p00"] * 4
+    with pytest.raises(LimitExceededError):
+        graph.query(query(body))
+
+    few = graph.query(query(f"{body} offset 38 limit 4"))
+    assert [row["p.name"] for row in few] == ["p00"] * 4
 
 
 def test_a_query_that_takes_too_long_is_refused_and_the_next_one_runs(
