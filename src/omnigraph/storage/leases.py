@@ -19,8 +19,6 @@ from datetime import datetime, timedelta
 from random import uniform
 from threading import Condition, Event, Lock, Thread
 
-import orjson
-
 from omnigraph.model.errors import BusyError, CorruptError, UnavailableError
 from omnigraph.model.limits import (
     LEASE_CLOCK_SKEW_S_MAX,
@@ -28,8 +26,8 @@ from omnigraph.model.limits import (
     LEASE_PROBE_INTERVAL_S_MIN,
     LEASE_SHARED_S_MAX,
 )
+from omnigraph.model.records import RecordError, decode_record, encode_record
 from omnigraph.model.runtime import Clock
-from omnigraph.model.types import read_timestamp
 from omnigraph.storage.ports import ObjectStore
 
 LEASES_PREFIX = "__leases"
@@ -123,22 +121,7 @@ class LeaseObject:
 
 def encode_lease(lease: Lease) -> bytes:
     """The content of a lease's object."""
-    document: dict[str, object] = {
-        "format_version": LEASE_FORMAT,
-        "branch": lease.branch,
-        "owner": {
-            "host": lease.owner.host,
-            "process_id": lease.owner.process_id,
-            "nonce": lease.owner.nonce,
-        },
-        "epoch": lease.epoch,
-        "heartbeat": lease.heartbeat,
-        "ttl_s": lease.ttl_s,
-        "since": lease.since.isoformat(),
-        "expires_at": lease.expires_at.isoformat(),
-        "is_held": lease.is_held,
-    }
-    return orjson.dumps(document, option=orjson.OPT_INDENT_2)
+    return encode_record(lease, version=LEASE_FORMAT)
 
 
 def decode_lease(content: bytes, *, path: str) -> Lease:
@@ -147,52 +130,13 @@ def decode_lease(content: bytes, *, path: str) -> Lease:
     The object is not changed.
     """
     try:
-        document: object = orjson.loads(content)
-    except orjson.JSONDecodeError as error:
-        raise _corrupt(path, "it is not valid JSON") from error
-    match document:
-        case {"format_version": int(version)} if version != LEASE_FORMAT:
-            raise _corrupt(
-                path, f"it has format {version}, this version of OmniGraph reads {LEASE_FORMAT}"
-            )
-        case {
-            "format_version": int(),
-            "branch": str() | None as branch,
-            "owner": {"host": str(host), "process_id": int(process_id), "nonce": str(nonce)},
-            "epoch": int(epoch),
-            "heartbeat": int(heartbeat),
-            "ttl_s": float() | int() as ttl_s,
-            "since": str(since),
-            "expires_at": str(expires_at),
-            "is_held": bool(is_held),
-        }:
-            return Lease(
-                branch=branch,
-                owner=Owner(host, process_id, nonce),
-                epoch=epoch,
-                heartbeat=heartbeat,
-                ttl_s=float(ttl_s),
-                since=_decode_timestamp(since, path),
-                expires_at=_decode_timestamp(expires_at, path),
-                is_held=is_held,
-            )
-        case _:
-            raise _corrupt(path, "a field is missing or has another type")
-
-
-def _decode_timestamp(text: str, path: str) -> datetime:
-    try:
-        return read_timestamp(text)
-    except ValueError as error:
-        raise _corrupt(path, str(error)) from error
-
-
-def _corrupt(path: str, problem: str) -> CorruptError:
-    return CorruptError(
-        subject=f"the lease {path}",
-        problem=f"{problem}; nothing was written; upgrade this OmniGraph if a newer one wrote it, "
-        "or delete the object when no process writes to the graph",
-    )
+        return decode_record(Lease, content, version=LEASE_FORMAT)
+    except RecordError as error:
+        raise CorruptError(
+            subject=f"the lease {path}",
+            problem=f"{error}; nothing was written; upgrade this OmniGraph if a newer one wrote "
+            "it, or delete the object when no process writes to the graph",
+        ) from error
 
 
 _LOG = logging.getLogger(__name__)

@@ -23,6 +23,7 @@ from omnigraph.model.errors import (
 )
 from omnigraph.model.limits import AUDIT_ATTEMPTS_MAX
 from omnigraph.model.ports import Event
+from omnigraph.model.records import decode_fields
 from omnigraph.storage.ports import TableReader, TableRef, TableStore, TableVersion
 from omnigraph.storage.predicates import OneOf, equals
 
@@ -131,7 +132,7 @@ def mark_recovered(commits: Iterable[Commit], *, tables: TableReader) -> tuple[C
 
 
 def _decode(row: dict[str, object]) -> Recovery:
-    outcomes: list[dict[str, object]] = orjson.loads(str(row["per_table_outcomes_json"]))
+    outcomes: list[object] = orjson.loads(str(row["per_table_outcomes_json"]))
     created_at = row["created_at"]
     if not isinstance(created_at, datetime):
         raise CorruptError(subject="the list of recoveries", problem="a row has no time")
@@ -142,13 +143,6 @@ def _decode(row: dict[str, object]) -> Recovery:
         actor=None if actor is None else str(actor),
         operation_id=str(row["operation_id"]),
         writer_kind=str(row["sidecar_writer_kind"]),
-        outcomes=tuple(
-            TableOutcome(
-                table_key=str(each["table_key"]),
-                from_version=int(str(each["from_version"])),
-                to_version=int(str(each["to_version"])),
-            )
-            for each in outcomes
-        ),
+        outcomes=tuple(decode_fields(TableOutcome, each) for each in outcomes),
         created_at=created_at,
     )

@@ -2,8 +2,7 @@
 
 Mutations, loads, merges and schema changes all produce this value; every integrity check and the
 staging phase read it. A change set holds the final rows of the write, one row per id, before any
-file exists. Every table that a check reads joins the read set. Encoding and decoding of schema
-deltas are exact inverses.
+file exists. Every table that a check reads joins the read set.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ import pyarrow as pa
 from omnigraph.engine.state.history import NO_NOTES, CommitNotes
 from omnigraph.engine.state.manifest import Change, Entry, Register, Tombstone, Update
 from omnigraph.model.catalog import EdgeType, NodeType
-from omnigraph.model.errors import CorruptError
 from omnigraph.storage.ports import (
     FragmentDeletions,
     IndexSpec,
@@ -55,92 +53,15 @@ class SchemaDelta:
     become the table of a type unchanged, and `dropped` are types that are removed.
     """
 
-    replaced_hash: str
-    registered: tuple[Register, ...]
-    adopted: tuple[Entry, ...]
-    dropped: tuple[Tombstone, ...]
+    replaced_hash: str = field(metadata={"json": "replaced_schema_hash"})
+    registered: tuple[Register, ...] = field(metadata={"json": "registrations"})
+    adopted: tuple[Entry, ...] = field(metadata={"json": "adoptions"})
+    dropped: tuple[Tombstone, ...] = field(metadata={"json": "tombstones"})
 
     def changes(self, describe: Callable[[TableVersion], VersionFile]) -> tuple[Change, ...]:
         """The delta as changes of the manifest."""
         adopted = (Update(each, describe(each.at)) for each in self.adopted)
         return (*self.registered, *adopted, *self.dropped)
-
-
-def encode_delta(delta: SchemaDelta) -> dict[str, object]:
-    """A delta as fields of a JSON object."""
-    return {
-        "replaced_schema_hash": delta.replaced_hash,
-        "registrations": [
-            {"table_key": each.table_key, "table_path": each.path} for each in delta.registered
-        ],
-        "adoptions": [
-            {
-                "table_key": each.table_key,
-                "table_path": each.path,
-                "table_version": each.version,
-                "table_branch": each.branch,
-                "row_count": each.row_count,
-            }
-            for each in delta.adopted
-        ],
-        "tombstones": [
-            {"table_key": each.table_key, "tombstone_version": each.version}
-            for each in delta.dropped
-        ],
-    }
-
-
-def decode_delta(document: object, *, subject: str) -> SchemaDelta:
-    """Decode a delta from fields of a JSON object; `CorruptError` names the subject."""
-    match document:
-        case {
-            "replaced_schema_hash": str(replaced_hash),
-            "registrations": [*registrations],
-            "adoptions": [*adoptions],
-            "tombstones": [*tombstones],
-        }:
-            return SchemaDelta(
-                replaced_hash,
-                tuple(_decode_registration(each, subject) for each in registrations),
-                tuple(_decode_adoption(each, subject) for each in adoptions),
-                tuple(_decode_tombstone(each, subject) for each in tombstones),
-            )
-        case _:
-            raise _corrupt(subject)
-
-
-def _decode_registration(encoded: object, subject: str) -> Register:
-    match encoded:
-        case {"table_key": str(table_key), "table_path": str(path)}:
-            return Register(table_key, path)
-        case _:
-            raise _corrupt(subject)
-
-
-def _decode_adoption(encoded: object, subject: str) -> Entry:
-    match encoded:
-        case {
-            "table_key": str(table_key),
-            "table_path": str(path),
-            "table_version": int(version),
-            "table_branch": str() | None as branch,
-            "row_count": int(row_count),
-        }:
-            return Entry(table_key, path, version, branch, row_count)
-        case _:
-            raise _corrupt(subject)
-
-
-def _decode_tombstone(encoded: object, subject: str) -> Tombstone:
-    match encoded:
-        case {"table_key": str(table_key), "tombstone_version": int(version)}:
-            return Tombstone(table_key, version)
-        case _:
-            raise _corrupt(subject)
-
-
-def _corrupt(subject: str) -> CorruptError:
-    return CorruptError(subject=subject, problem="what it says of the schema lacks a part")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,24 +1,25 @@
 """Sidecars: the durable record of a write under way, in `__recovery/`.
 
 A sidecar is written before the first table moves and deleted after the publish. It states which
-versions the write creates, by which transactions, and as which commit. Encoding and decoding are
-exact inverses; a file of another format version is rejected.
+versions the write creates, by which transactions, and as which commit. A file of another format
+version is rejected.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 import orjson
 
-from omnigraph.engine.commit.prepared_write import SchemaDelta, decode_delta, encode_delta
-from omnigraph.engine.state.history import NO_NOTES, CommitNotes, decode_notes, encode_notes
+from omnigraph.engine.commit.prepared_write import SchemaDelta
+from omnigraph.engine.state.history import NO_NOTES, CommitNotes, decode_notes
 from omnigraph.model.errors import CorruptError, UnavailableError
 from omnigraph.model.names import MAIN
+from omnigraph.model.records import RecordError, decode_fields, encode_fields, read_document
 from omnigraph.storage.locks import HeldLocks
 from omnigraph.storage.ports import ObjectStore
 
@@ -52,11 +53,13 @@ class Pin:
     table_path: str
     table_branch: str | None
     expected_version: int
-    post_commit_version: int
+    post_commit_version: int = field(metadata={"json": "post_commit_pin"})
     transaction_uuid: str
     row_count: int
-    earlier_uuids: tuple[str, ...] = ()
-    published_key: str | None = None
+    earlier_uuids: tuple[str, ...] = field(
+        default=(), metadata={"json": "earlier_transaction_uuids"}
+    )
+    published_key: str | None = field(default=None, metadata={"json": "published_table_key"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +67,18 @@ class Sidecar:
     """A write under way: its effects, and the ids of the commits that finish it or undo it."""
 
     operation_id: str
-    started_at: datetime
+    started_at: datetime = field(metadata={"json": None})
     branch: str
-    actor: str | None
+    actor: str | None = field(metadata={"json": "actor_id"})
     writer_kind: WriterKind
     commit_id: str
     rollback_commit_id: str
     schema_hash: str
-    pins: tuple[Pin, ...]
+    pins: tuple[Pin, ...] = field(metadata={"json": "tables"})
     relied_on: Mapping[str, int]
-    merged_parent_id: str | None = None
-    notes: CommitNotes = NO_NOTES
-    schema: SchemaDelta | None = None
+    merged_parent_id: str | None = field(default=None, metadata={"json": "merge_source_commit_id"})
+    notes: CommitNotes = field(default=NO_NOTES, metadata={"json": None})
+    schema: SchemaDelta | None = field(default=None, metadata={"json": "schema_delta"})
 
 
 def changes_schema(sidecar: Sidecar) -> bool:
@@ -122,134 +125,30 @@ def list_sidecars(objects: ObjectStore) -> tuple[Sidecar, ...]:
 
 def encode_sidecar(sidecar: Sidecar) -> bytes:
     """The content of a sidecar's file."""
-    document: dict[str, object] = {
+    document = {
         "schema_version": SIDECAR_VERSION,
-        "operation_id": sidecar.operation_id,
         "started_at": str((sidecar.started_at - _EPOCH) // timedelta(microseconds=1)),
-        "branch": sidecar.branch,
-        "actor_id": sidecar.actor,
-        "writer_kind": sidecar.writer_kind,
-        "commit_id": sidecar.commit_id,
-        "rollback_commit_id": sidecar.rollback_commit_id,
-        "schema_hash": sidecar.schema_hash,
-        "tables": [_encode_pin(pin) for pin in sidecar.pins],
-        "relied_on": dict(sidecar.relied_on),
+        **encode_fields(sidecar),
+        **encode_fields(sidecar.notes),
     }
-    if sidecar.merged_parent_id is not None:
-        document["merge_source_commit_id"] = sidecar.merged_parent_id
-    if sidecar.schema is not None:
-        document["schema_delta"] = encode_delta(sidecar.schema)
-    document |= encode_notes(sidecar.notes)
     return orjson.dumps(document, option=orjson.OPT_INDENT_2)
 
 
 def decode_sidecar(content: bytes, *, path: str) -> Sidecar:
     """Decode the sidecar of a file; an invalid one raises `CorruptError` and is left in place."""
     try:
-        document: object = orjson.loads(content)
-    except orjson.JSONDecodeError as error:
-        raise _corrupt(path, "it is not valid JSON") from error
-    match document:
-        case {"schema_version": int(version)} if version != SIDECAR_VERSION:
-            raise _corrupt(
-                path, f"it has format {version}, this version of OmniGraph reads {SIDECAR_VERSION}"
-            )
-        case {
-            "operation_id": str(operation_id),
-            "started_at": str(started_at),
-            "branch": str(branch),
-            "actor_id": str() | None as actor,
-            "writer_kind": str(kind),
-            "commit_id": str(commit_id),
-            "rollback_commit_id": str(rollback_commit_id),
-            "schema_hash": str(schema_hash),
-            "tables": [*pins],
-            "relied_on": dict(relied_on),
-            **others,
-        } if kind in set(WriterKind) and started_at.isdigit():
-            rest = {str(name): value for name, value in others.items()}
-            subject, delta = f"the record of a write, {path}", rest.get("schema_delta")
-            return Sidecar(
-                operation_id=operation_id,
-                started_at=_EPOCH + timedelta(microseconds=int(started_at)),
-                branch=branch,
-                actor=actor,
-                writer_kind=WriterKind(kind),
-                commit_id=commit_id,
-                rollback_commit_id=rollback_commit_id,
-                schema_hash=schema_hash,
-                pins=tuple(_decode_pin(pin, path) for pin in pins),
-                relied_on={str(key): int(version) for key, version in relied_on.items()},
-                merged_parent_id=_decode_merged_parent(rest, path),
-                notes=decode_notes(rest, subject=subject),
-                schema=None if delta is None else decode_delta(delta, subject=subject),
-            )
-        case _:
-            raise _corrupt(path, "a field is missing or has another type")
+        document = read_document(content, version=SIDECAR_VERSION, version_key="schema_version")
+        return decode_fields(
+            Sidecar,
+            document,
+            started_at=_decode_start(document.get("started_at")),
+            notes=decode_notes(document),
+        )
+    except RecordError as error:
+        raise CorruptError(subject=f"the record of a write, {path}", problem=str(error)) from error
 
 
-def _decode_merged_parent(document: Mapping[str, object], path: str) -> str | None:
-    match document.get("merge_source_commit_id"):
-        case str() | None as merged_parent_id:
-            return merged_parent_id
-        case _:
-            raise _corrupt(path, "the commit that it merges is not a text")
-
-
-def _encode_pin(pin: Pin) -> dict[str, object]:
-    encoded: dict[str, object] = {
-        "table_key": pin.table_key,
-        "table_path": pin.table_path,
-        "table_branch": pin.table_branch,
-        "expected_version": pin.expected_version,
-        "post_commit_pin": pin.post_commit_version,
-        "transaction_uuid": pin.transaction_uuid,
-        "row_count": pin.row_count,
-    }
-    if pin.earlier_uuids:
-        encoded["earlier_transaction_uuids"] = list(pin.earlier_uuids)
-    if pin.published_key is not None:
-        encoded["published_table_key"] = pin.published_key
-    return encoded
-
-
-def _decode_pin(encoded: object, path: str) -> Pin:
-    match encoded:
-        case {
-            "table_key": str(table_key),
-            "table_path": str(table_path),
-            "table_branch": str() | None as table_branch,
-            "expected_version": int(expected_version),
-            "post_commit_pin": int(post_commit_version),
-            "transaction_uuid": str(transaction_uuid),
-            "row_count": int(row_count),
-            **others,
-        }:
-            earlier, published = _decode_pin_extras(others, path)
-            return Pin(
-                table_key=table_key,
-                table_path=table_path,
-                table_branch=table_branch,
-                expected_version=expected_version,
-                post_commit_version=post_commit_version,
-                transaction_uuid=transaction_uuid,
-                row_count=row_count,
-                earlier_uuids=earlier,
-                published_key=published,
-            )
-        case _:
-            raise _corrupt(path, "a table's fields are missing or have another type")
-
-
-def _decode_pin_extras(
-    others: Mapping[object, object], path: str
-) -> tuple[tuple[str, ...], str | None]:
-    match others.get("earlier_transaction_uuids", []), others.get("published_table_key"):
-        case [*earlier], str() | None as published:
-            return tuple(str(each) for each in earlier), published
-        case _:
-            raise _corrupt(path, "a table's fields are missing or have another type")
-
-
-def _corrupt(path: str, problem: str) -> CorruptError:
-    return CorruptError(subject=f"the record of a write, {path}", problem=problem)
+def _decode_start(microseconds: object) -> datetime:
+    if not isinstance(microseconds, str) or not microseconds.isdigit():
+        raise RecordError("the time at which it started is missing")
+    return _EPOCH + timedelta(microseconds=int(microseconds))

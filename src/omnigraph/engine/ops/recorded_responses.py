@@ -21,7 +21,6 @@ from omnigraph.engine.commit.idempotency import Request
 from omnigraph.engine.commit.prepared_write import PreparedWrite
 from omnigraph.engine.results import (
     LoadResult,
-    MergeOutcome,
     MergeResult,
     MutationResult,
     SchemaApplyResult,
@@ -29,6 +28,7 @@ from omnigraph.engine.results import (
 from omnigraph.engine.state.history import Commit, RecordedResponse
 from omnigraph.model.errors import CorruptError
 from omnigraph.model.names import parse_key
+from omnigraph.model.records import RecordError, decode_fields
 
 
 def make_request(key: str | None, operation: str, *arguments: object) -> Request | None:
@@ -67,19 +67,19 @@ R = TypeVar("R")
 class ResultCodec(Generic[R]):
     """The JSON form in which a commit records the result of a keyed request.
 
-    `encode` omits the commit, because it does not exist yet. `decode` returns None if a field is
-    missing or has another type.
+    The commit supplies the fields that are not `stored`, because it did not exist yet.
     """
 
-    encode: Callable[[R], Mapping[str, object]]
-    decode: Callable[[object, Commit], R | None]
+    kind: type[R]
+    stored: tuple[str, ...]
+    restore: Callable[[Commit], Mapping[str, object]]
 
 
 def record_result(
     write: PreparedWrite, result: R, *, codec: ResultCodec[R], request: Request
 ) -> PreparedWrite:
     """The write with a commit that records the result of a request."""
-    encoded = orjson.dumps(codec.encode(result)).decode()
+    encoded = orjson.dumps({name: getattr(result, name) for name in codec.stored}).decode()
     response = RecordedResponse(request.key, request.digest, encoded)
     return replace(write, notes=replace(write.notes, request=response))
 
@@ -88,92 +88,32 @@ def decode_result(commit: Commit, *, codec: ResultCodec[R]) -> R:
     """The result that the commit of a keyed request records."""
     response = commit.notes.request
     assert response is not None, "the commit was found by its request"
-    result = codec.decode(orjson.loads(response.result), commit)
-    if result is None:
+    try:
+        return decode_fields(codec.kind, orjson.loads(response.result), **codec.restore(commit))
+    except RecordError as error:
         raise CorruptError(
             subject=f"commit {commit.id} in the manifest",
-            problem="its recorded response lacks a field",
-        )
-    return result
+            problem=f"its recorded response cannot be decoded: {error}",
+        ) from error
 
 
-def _decode_mutation(fields: object, commit: Commit) -> MutationResult | None:
-    match fields:
-        case {"affected_nodes": int(nodes), "affected_edges": int(edges)}:
-            return MutationResult(nodes, edges, commit.id)
-        case _:
-            return None
-
-
-MUTATION_CODEC: ResultCodec[MutationResult] = ResultCodec(
-    lambda result: {
-        "affected_nodes": result.affected_nodes,
-        "affected_edges": result.affected_edges,
-    },
-    _decode_mutation,
+MUTATION_CODEC = ResultCodec(
+    MutationResult,
+    ("affected_nodes", "affected_edges"),
+    lambda commit: {"commit_id": commit.id},
 )
 
-
-def _decode_load(fields: object, commit: Commit) -> LoadResult | None:
-    match fields:
-        case {
-            "nodes_loaded": dict(nodes),
-            "edges_loaded": dict(edges),
-            "base_branch": str() | None as base,
-            "branch_created": bool(is_new),
-            "engine": str(engine),
-            "rejected": int(rejected),
-        }:
-            return LoadResult(
-                nodes_loaded={str(name): int(count) for name, count in nodes.items()},
-                edges_loaded={str(name): int(count) for name, count in edges.items()},
-                commit_id=commit.id,
-                branch=commit.branch,
-                base_branch=base,
-                branch_created=is_new,
-                engine=engine,
-                rejected=rejected,
-            )
-        case _:
-            return None
-
-
-LOAD_CODEC: ResultCodec[LoadResult] = ResultCodec(
-    lambda result: {
-        "nodes_loaded": result.nodes_loaded,
-        "edges_loaded": result.edges_loaded,
-        "base_branch": result.base_branch,
-        "branch_created": result.branch_created,
-        "engine": result.engine,
-        "rejected": result.rejected,
-    },
-    _decode_load,
+LOAD_CODEC = ResultCodec(
+    LoadResult,
+    ("nodes_loaded", "edges_loaded", "base_branch", "branch_created", "engine", "rejected"),
+    lambda commit: {"commit_id": commit.id, "branch": commit.branch},
 )
 """Only the first response reports why rows were rejected."""
 
-
-def _decode_merge(fields: object, commit: Commit) -> MergeResult | None:
-    match fields:
-        case {"outcome": str(outcome)} if outcome in set(MergeOutcome):
-            return MergeResult(MergeOutcome(outcome), commit.id, ())
-        case _:
-            return None
-
-
-MERGE_CODEC: ResultCodec[MergeResult] = ResultCodec(
-    lambda result: {"outcome": result.outcome}, _decode_merge
+MERGE_CODEC = ResultCodec(
+    MergeResult, ("outcome",), lambda commit: {"commit_id": commit.id, "conflicts": ()}
 )
 
-
-def _decode_schema_apply(fields: object, commit: Commit) -> SchemaApplyResult | None:
-    match fields:
-        case {"steps": [*steps]}:
-            encoded = tuple(step for step in steps if isinstance(step, Mapping))
-            return SchemaApplyResult(applied=True, steps=encoded, commit_id=commit.id)
-        case _:
-            return None
-
-
-SCHEMA_APPLY_CODEC: ResultCodec[SchemaApplyResult] = ResultCodec(
-    lambda result: {"steps": result.steps}, _decode_schema_apply
+SCHEMA_APPLY_CODEC = ResultCodec(
+    SchemaApplyResult, ("steps",), lambda commit: {"commit_id": commit.id, "applied": True}
 )

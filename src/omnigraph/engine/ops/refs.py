@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
-
-import orjson
 
 from omnigraph.engine.commit.protocol import WritePath
 from omnigraph.engine.commit.publish import require_locks_held
@@ -45,7 +43,7 @@ from omnigraph.model.names import (
     is_internal_branch,
     parse_tag_name,
 )
-from omnigraph.model.types import read_timestamp
+from omnigraph.model.records import RecordError, decode_record, encode_record
 from omnigraph.storage.failpoints import Failpoint
 from omnigraph.storage.locks import HeldLocks, LockKey
 from omnigraph.storage.ports import ObjectStore, TableRef
@@ -60,7 +58,7 @@ _ENDING = ".json"
 class Tag:
     """A name for a commit, and the commit's location: a version of its branch's manifest."""
 
-    name: TagName
+    name: TagName = field(metadata={"json": None})
     commit_id: str
     branch: str
     manifest_version: int
@@ -106,7 +104,9 @@ def create_tag(
 
 def _put(tag: Tag, path: WritePath) -> None:
     try:
-        if path.stores.objects.put_if_absent(_path_of(tag.name), encode_tag(tag)):
+        if path.stores.objects.put_if_absent(
+            _path_of(tag.name), encode_record(tag, version=_FORMAT)
+        ):
             return
     except UnavailableError as error:
         if _look_again(tag.name, path, after=error, action="created") is None:
@@ -162,7 +162,16 @@ def find_tag(name: TagName, objects: ObjectStore) -> Tag | None:
     """The tag with a name; None if there is none."""
     path = _path_of(name)
     stored = objects.find(path)
-    return None if stored is None else decode_tag(stored.content, name=name, path=path)
+    if stored is None:
+        return None
+    try:
+        return decode_record(Tag, stored.content, version=_FORMAT, name=name)
+    except RecordError as error:
+        raise CorruptError(
+            subject=f"the tag {path}",
+            problem=f"{error}; upgrade this OmniGraph if a newer one wrote it, or delete the "
+            "object and tag the commit again",
+        ) from error
 
 
 def get_tag(name: TagName, objects: ObjectStore) -> Tag:
@@ -175,45 +184,6 @@ def get_tag(name: TagName, objects: ObjectStore) -> Tag:
     return tag
 
 
-def encode_tag(tag: Tag) -> bytes:
-    """The content of a tag's object."""
-    fields: dict[str, object] = {
-        "format_version": _FORMAT,
-        "commit_id": tag.commit_id,
-        "branch": tag.branch,
-        "manifest_version": tag.manifest_version,
-        "actor": tag.actor,
-        "created_at": tag.created_at.isoformat(),
-    }
-    return orjson.dumps(fields, option=orjson.OPT_INDENT_2)
-
-
-def decode_tag(content: bytes, *, name: TagName, path: str) -> Tag:
-    """Decode a tag's object; raises `CorruptError`, and does not change the object."""
-    try:
-        document: object = orjson.loads(content)
-    except orjson.JSONDecodeError as error:
-        raise _corrupt(path, "it is not valid JSON") from error
-    match document:
-        case {"format_version": int(version)} if version != _FORMAT:
-            raise _corrupt(path, f"it has format {version}, this version reads {_FORMAT}")
-        case {
-            "format_version": int(),
-            "commit_id": str(commit_id),
-            "branch": str(branch),
-            "manifest_version": int(manifest_version),
-            "actor": str() | None as actor,
-            "created_at": str(created_at),
-        }:
-            try:
-                timestamp = read_timestamp(created_at)
-            except ValueError as error:
-                raise _corrupt(path, str(error)) from error
-            return Tag(name, commit_id, branch, manifest_version, actor, timestamp)
-        case _:
-            raise _corrupt(path, "a field is missing or has another type")
-
-
 def _names(objects: ObjectStore) -> list[TagName]:
     files = objects.list(TAGS_PREFIX).token_by_name
     named = sorted(each.removesuffix(_ENDING) for each in files if each.endswith(_ENDING))
@@ -223,14 +193,6 @@ def _names(objects: ObjectStore) -> list[TagName]:
 def _path_of(name: TagName) -> str:
     # No name contains `~`, so it replaces `/`, and a single request lists all tags.
     return f"{TAGS_PREFIX}/{name.replace('/', '~')}{_ENDING}"
-
-
-def _corrupt(path: str, problem: str) -> CorruptError:
-    return CorruptError(
-        subject=f"the tag {path}",
-        problem=f"{problem}; upgrade this OmniGraph if a newer one wrote it, or delete the object "
-        "and tag the commit again",
-    )
 
 
 _LOG = logging.getLogger(__name__)

@@ -8,16 +8,18 @@ module reads no storage.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from html import escape
+from typing import NamedTuple
 
 import orjson
 
 from omnigraph.model.errors import CorruptError
 from omnigraph.model.limits import COMMITS_SHOWN_MAX, VALUE_CHARACTERS_SHOWN_MAX
 from omnigraph.model.names import MAIN, RECOVERY_ACTOR, BranchName
+from omnigraph.model.records import RecordError, decode_fields, encode_fields
 
 
 def make_table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -52,21 +54,8 @@ def _make_cell(value: object) -> str:
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-_NOTE_NAMES = frozenset(
-    {
-        "reverted_commit_id",
-        "picked_commit_id",
-        "resolutions",
-        "brought",
-        "batch",
-        "request",
-        "schema_names",
-    }
-)
 
-
-@dataclass(frozen=True, slots=True)
-class Resolution:
+class Resolution(NamedTuple):
     """The decision of a caller about one entity that both sides of a merge changed.
 
     `choice` is `source` or `target` for the row version of that side, or `row` for a row that the
@@ -78,8 +67,7 @@ class Resolution:
     choice: str
 
 
-@dataclass(frozen=True, slots=True)
-class Ancestor:
+class Ancestor(NamedTuple):
     """A commit as the search for a merge base sees it: its location and its parents."""
 
     id: str
@@ -88,16 +76,14 @@ class Ancestor:
     parent_ids: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class StreamBatch:
+class StreamBatch(NamedTuple):
     """A batch of a streaming query; it is committed once, however often it is written."""
 
     query_id: str
     batch_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedResponse:
+class RecordedResponse(NamedTuple):
     """A keyed request that a commit performed.
 
     `key` is the key that the caller supplied, `digest` a digest of the request, and `result` its
@@ -109,8 +95,7 @@ class RecordedResponse:
     result: str
 
 
-@dataclass(frozen=True, slots=True)
-class NameChange:
+class NameChange(NamedTuple):
     """A name that a schema change gave to a type or to one of its properties.
 
     `type` is the name of the type afterwards, `property` is None for the type itself, and `old` is
@@ -134,16 +119,19 @@ class CommitNotes:
     record its names.
     """
 
-    reverted_id: str | None = None
-    picked_id: str | None = None
+    reverted_id: str | None = field(default=None, metadata={"json": "reverted_commit_id"})
+    picked_id: str | None = field(default=None, metadata={"json": "picked_commit_id"})
     resolutions: tuple[Resolution, ...] = ()
     brought: tuple[Ancestor, ...] = ()
     batch: StreamBatch | None = None
     request: RecordedResponse | None = None
-    names: tuple[NameChange, ...] | None = None
+    # An empty list is stored too: it proves that no name changed its meaning.
+    names: tuple[NameChange, ...] | None = field(default=None, metadata={"json": "schema_names"})
 
 
 NO_NOTES = CommitNotes()
+
+_NOTE_NAMES = frozenset(each.metadata.get("json", each.name) for each in fields(CommitNotes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +209,7 @@ def encode_commit(commit: Commit) -> str:
         "actor_id": commit.actor,
         "created_at": (commit.created_at - _EPOCH) // timedelta(microseconds=1),
         "schema_hash": commit.schema_hash,
-        **encode_notes(commit.notes),
+        **encode_fields(commit.notes),
     }
     return orjson.dumps({k: v for k, v in fields.items() if v is not None}).decode()
 
@@ -242,7 +230,7 @@ def decode_commit(
                 created_at=_EPOCH + timedelta(microseconds=created_at),
                 manifest_version=version,
                 schema_hash=_find_text(commit_id, fields, "schema_hash"),
-                notes=decode_notes(fields, subject=_subject(commit_id)),
+                notes=_decode_notes(commit_id, fields),
             )
         case _:
             raise _corrupt(commit_id, "its time, version or branch is missing")
@@ -256,102 +244,16 @@ def encode_head(commit: Commit) -> str:
     return orjson.dumps(fields).decode()
 
 
-def encode_notes(notes: CommitNotes) -> dict[str, object]:
-    """The notes as fields of a JSON object; absent ones are omitted."""
-    fields: dict[str, object] = {
-        "reverted_commit_id": notes.reverted_id,
-        "picked_commit_id": notes.picked_id,
-        "resolutions": [[each.type, each.id, each.choice] for each in notes.resolutions],
-        "brought": [
-            [each.id, each.branch, each.manifest_version, list(each.parent_ids)]
-            for each in notes.brought
-        ],
-        "batch": None if notes.batch is None else [notes.batch.query_id, notes.batch.batch_id],
-        "request": None
-        if notes.request is None
-        else [notes.request.key, notes.request.digest, notes.request.result],
-    }
-    found = {name: value for name, value in fields.items() if value}
-    if notes.names is not None:
-        # An empty list is recorded too: it proves that no name changed its meaning.
-        found["schema_names"] = [
-            [each.kind, each.type, each.property, each.old] for each in notes.names
-        ]
-    return found
+def decode_notes(fields: Mapping[str, object]) -> CommitNotes:
+    """The notes among the members of a JSON object; `RecordError` if one has another type."""
+    return NO_NOTES if _NOTE_NAMES.isdisjoint(fields) else decode_fields(CommitNotes, fields)
 
 
-def decode_notes(fields: Mapping[str, object], *, subject: str) -> CommitNotes:
-    """Decode the notes in the fields of a JSON object; `CorruptError` names the subject."""
-    if _NOTE_NAMES.isdisjoint(fields):
-        return NO_NOTES
-    reverted, picked = fields.get("reverted_commit_id"), fields.get("picked_commit_id")
-    match reverted, picked, fields.get("resolutions", []), fields.get("brought", []):
-        case str() | None, str() | None, [*resolutions], [*brought]:
-            return CommitNotes(
-                reverted,
-                picked,
-                tuple(_decode_resolution(each, subject) for each in resolutions),
-                tuple(_decode_ancestor(each, subject) for each in brought),
-                _decode_batch(fields.get("batch"), subject),
-                _decode_request(fields.get("request"), subject),
-                _decode_names(fields.get("schema_names"), subject),
-            )
-        case _:
-            raise CorruptError(subject=subject, problem="a note has another type")
-
-
-def _decode_resolution(encoded: object, subject: str) -> Resolution:
-    match encoded:
-        case [str(type), str(id), str(choice)]:
-            return Resolution(type, id, choice)
-        case _:
-            raise CorruptError(subject=subject, problem="a decision lacks a part")
-
-
-def _decode_ancestor(encoded: object, subject: str) -> Ancestor:
-    match encoded:
-        case [str(id), str(branch), int(version), [*parents]]:
-            return Ancestor(id, branch, version, tuple(str(each) for each in parents))
-        case _:
-            raise CorruptError(subject=subject, problem="a merged commit lacks a part")
-
-
-def _decode_batch(encoded: object, subject: str) -> StreamBatch | None:
-    match encoded:
-        case None:
-            return None
-        case [str(query_id), int(batch_id)]:
-            return StreamBatch(query_id, batch_id)
-        case _:
-            raise CorruptError(subject=subject, problem="a batch lacks a part")
-
-
-def _decode_request(encoded: object, subject: str) -> RecordedResponse | None:
-    match encoded:
-        case None:
-            return None
-        case [str(key), str(digest), str(result)]:
-            return RecordedResponse(key, digest, result)
-        case _:
-            raise CorruptError(subject=subject, problem="a request lacks a part")
-
-
-def _decode_names(encoded: object, subject: str) -> tuple[NameChange, ...] | None:
-    match encoded:
-        case None:
-            return None
-        case [*changes]:
-            return tuple(_decode_name(each, subject) for each in changes)
-        case _:
-            raise CorruptError(subject=subject, problem="the names of a schema have another type")
-
-
-def _decode_name(encoded: object, subject: str) -> NameChange:
-    match encoded:
-        case [str(kind), str(type), str() | None as property, str() | None as old]:
-            return NameChange(kind, type, property, old)
-        case _:
-            raise CorruptError(subject=subject, problem="a name of a schema lacks a part")
+def _decode_notes(commit_id: str, fields: Mapping[str, object]) -> CommitNotes:
+    try:
+        return decode_notes(fields)
+    except RecordError as error:
+        raise _corrupt(commit_id, str(error)) from error
 
 
 def _decode_fields(commit_id: str, metadata: object) -> dict[str, object]:
@@ -374,11 +276,7 @@ def _find_text(commit_id: str, fields: dict[str, object], name: str) -> str | No
 
 
 def _corrupt(commit_id: str, problem: str) -> CorruptError:
-    return CorruptError(subject=_subject(commit_id), problem=problem)
-
-
-def _subject(commit_id: str) -> str:
-    return f"commit {commit_id} in the manifest"
+    return CorruptError(subject=f"commit {commit_id} in the manifest", problem=problem)
 
 
 class RecoveryKind(StrEnum):

@@ -8,7 +8,7 @@ a reader see the same state. Rows of unknown kinds are ignored; invalid rows of 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import TypeVar
@@ -32,9 +32,9 @@ class Entry:
     """The manifest's entry for one table."""
 
     table_key: str
-    path: str
-    version: int
-    branch: str | None
+    path: str = field(metadata={"json": "table_path"})
+    version: int = field(metadata={"json": "table_version"})
+    branch: str | None = field(metadata={"json": "table_branch"})
     row_count: int
 
     @property
@@ -128,7 +128,7 @@ class Register:
     """The table of a type exists at a path."""
 
     table_key: str
-    path: str
+    path: str = field(metadata={"json": "table_path"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class Tombstone:
     """The table of a type is dropped; later versions of it would be visible again."""
 
     table_key: str
-    version: int
+    version: int = field(metadata={"json": "tombstone_version"})
 
 
 Change = Register | Update | Tombstone

@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from threading import Event, Lock, Thread
 
-import orjson
-
 from omnigraph.engine.state.manifest import Snapshot
 from omnigraph.model.errors import CorruptError, GraphError, NotFoundError
 from omnigraph.model.limits import (
@@ -26,8 +24,8 @@ from omnigraph.model.limits import (
     READER_GRACE_S,
     READER_LEASE_S,
 )
+from omnigraph.model.records import RecordError, decode_record, encode_record
 from omnigraph.model.runtime import Clock
-from omnigraph.model.types import read_timestamp
 from omnigraph.storage.ports import ObjectStore, TableRef, TableVersion
 
 READERS_PREFIX = "__readers"
@@ -175,54 +173,42 @@ class _Claiming:
                 _LOG.warning("the claim of a reader could not be renewed: %s", error)
 
 
+@dataclass(frozen=True, slots=True)
+class _StoredVersion:
+    """A table version as a claim stores it."""
+
+    table_path: str
+    table_branch: str | None
+    table_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class _StoredClaim:
+    """A claim as it is stored, with its versions in order."""
+
+    expires_at: datetime
+    versions: tuple[_StoredVersion, ...]
+
+
 def encode_claim(claim: ReadClaim) -> bytes:
     """The content of a claim's object."""
     ordered = sorted(claim.versions, key=lambda at: (at.ref.path, at.ref.branch or "", at.version))
-    document: dict[str, object] = {
-        "format_version": _FORMAT,
-        "expires_at": claim.expires_at.isoformat(),
-        "versions": [
-            {"table_path": at.ref.path, "table_branch": at.ref.branch, "table_version": at.version}
-            for at in ordered
-        ],
-    }
-    return orjson.dumps(document, option=orjson.OPT_INDENT_2)
+    stored = (_StoredVersion(at.ref.path, at.ref.branch, at.version) for at in ordered)
+    return encode_record(_StoredClaim(claim.expires_at, tuple(stored)), version=_FORMAT)
 
 
 def decode_claim(content: bytes, *, path: str) -> ReadClaim:
     """Decode the claim of an object; an invalid one raises `CorruptError` and is left in place."""
     try:
-        document: object = orjson.loads(content)
-    except orjson.JSONDecodeError as error:
-        raise _corrupt(path, "it is not valid JSON") from error
-    match document:
-        case {"format_version": int(version)} if version != _FORMAT:
-            raise _corrupt(path, f"it has format {version}, this version reads {_FORMAT}")
-        case {"format_version": int(), "expires_at": str(expires_at), "versions": [*versions]}:
-            decoded = frozenset(_decode_version(each, path) for each in versions)
-            try:
-                return ReadClaim(decoded, read_timestamp(expires_at))
-            except ValueError as error:
-                raise _corrupt(path, str(error)) from error
-        case _:
-            raise _corrupt(path, "a field is missing or has another type")
-
-
-def _decode_version(encoded: object, path: str) -> TableVersion:
-    match encoded:
-        case {
-            "table_path": str(table_path),
-            "table_branch": str() | None as table_branch,
-            "table_version": int(version),
-        }:
-            return TableVersion(TableRef(table_path, table_branch), version)
-        case _:
-            raise _corrupt(path, "a version's fields are missing or have another type")
-
-
-def _corrupt(path: str, problem: str) -> CorruptError:
-    return CorruptError(
-        subject=f"the claim {path}",
-        problem=f"{problem}; nothing was deleted; upgrade this OmniGraph if a newer one wrote it, "
-        "or delete the object when no process reads the graph",
+        stored = decode_record(_StoredClaim, content, version=_FORMAT)
+    except RecordError as error:
+        raise CorruptError(
+            subject=f"the claim {path}",
+            problem=f"{error}; nothing was deleted; upgrade this OmniGraph if a newer one wrote "
+            "it, or delete the object when no process reads the graph",
+        ) from error
+    versions = (
+        TableVersion(TableRef(each.table_path, each.table_branch), each.table_version)
+        for each in stored.versions
     )
+    return ReadClaim(frozenset(versions), stored.expires_at)

@@ -8,13 +8,9 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.engine.ops.recorded_responses import make_request
-from omnigraph.engine.state.history import (
-    CommitNotes,
-    RecordedResponse,
-    decode_notes,
-    encode_notes,
-)
-from omnigraph.errors import CorruptError, InvalidValueError
+from omnigraph.engine.state.history import CommitNotes, RecordedResponse, decode_notes
+from omnigraph.errors import InvalidValueError
+from omnigraph.model.records import RecordError, encode_fields
 
 SAME: list[tuple[object, object]] = [
     ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
@@ -65,12 +61,12 @@ def test_a_key_that_is_too_short_or_too_long_is_refused(key: str) -> None:
 def test_a_recorded_response_is_read_back_as_it_was_written() -> None:
     notes = CommitNotes(picked_id="x", request=RecordedResponse('k"1', "00", '{"a":1}'))
 
-    fields = orjson.loads(orjson.dumps(encode_notes(notes)))
+    fields = orjson.loads(orjson.dumps(encode_fields(notes)))
 
-    assert decode_notes(fields, subject="a commit") == notes
+    assert decode_notes(fields) == notes
 
 
 @pytest.mark.parametrize("broken", ["k", [], ["k", "00"], ["k", "00", {}], ["k", 0, "{}"]])
 def test_a_request_that_lacks_a_part_is_refused(broken: object) -> None:
-    with pytest.raises(CorruptError):
-        decode_notes({"request": broken}, subject="a commit")
+    with pytest.raises(RecordError):
+        decode_notes({"request": broken})

@@ -40,7 +40,7 @@ def test_a_claim_is_over_when_no_clock_can_be_that_wrong() -> None:
         ({"format_version": 2}, "format 2"),
         ({"expires_at": "soon"}, "not a valid timestamp"),
         ({"expires_at": "2026-05-01T12:00:00"}, "no time zone"),
-        ({"versions": [{"table_path": "nodes/a"}]}, "a version's fields"),
+        ({"versions": [{"table_path": "nodes/a"}]}, "a field is missing"),
         ({"versions": None}, "a field is missing"),
     ],
 )
