@@ -28,8 +28,9 @@ from omnigraph.errors import (
     RecoveryRequiredError,
 )
 from omnigraph.spark.ops.diff import SparkChanges
-from omnigraph.storage.failpoints import FAIL_ALWAYS, Failpoint, Failpoints
+from omnigraph.storage.failpoints import Failpoint
 from tests.differential.test_diff import BRANCHES, Step, write, write_history
+from tests.support.failpoints import FAIL_ALWAYS, Failpoints
 from tests.support.generated_rows import EVERYTHING, Row, thing_table, things
 from tests.support.generated_writes import FIRST, SCHEMA
 from tests.support.graphs import build_graph, contents, edge, ndjson, node, sidecars

@@ -10,8 +10,9 @@ from pyspark.sql import SparkSession
 
 from omnigraph import Graph
 from omnigraph.errors import IntegrityError, RecoveryRequiredError, UnavailableError
-from omnigraph.storage.failpoints import FAIL_ALWAYS, Failpoint, Failpoints
+from omnigraph.storage.failpoints import Failpoint
 from tests.support.crashing import Fault, Scope, When
+from tests.support.failpoints import FAIL_ALWAYS, Failpoints
 from tests.support.graphs import (
     edge,
     ndjson,

@@ -12,8 +12,9 @@ from omnigraph import Graph
 from omnigraph.engine.graph import open_graph
 from omnigraph.engine.settings import make_settings
 from omnigraph.errors import CorruptError, RecoveryRequiredError, UnavailableError
-from omnigraph.storage.failpoints import FAIL_ALWAYS, Failpoint, Failpoints
+from omnigraph.storage.failpoints import Failpoint
 from tests.support.embedders import Deadly, embedding
+from tests.support.failpoints import FAIL_ALWAYS, Failpoints
 from tests.support.graphs import (
     build_graph,
     contents,

@@ -14,8 +14,9 @@ import pytest
 import omnigraph
 from omnigraph.errors import RecoveryRequiredError
 from omnigraph.model.names import RECOVERY_ACTOR
-from omnigraph.storage.failpoints import FAIL_ALWAYS, Failpoint, Failpoints
+from omnigraph.storage.failpoints import Failpoint
 from tests.support.commands import invoke_command
+from tests.support.failpoints import FAIL_ALWAYS, Failpoints
 from tests.support.graphs import open_with, sidecars, social_graph
 from tests.support.queries import query
 from tests.support.served_graphs import G

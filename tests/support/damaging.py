@@ -21,8 +21,9 @@ from omnigraph.engine.maintenance.doctor_report import FindingKind
 from omnigraph.engine.settings import make_settings, open_stores
 from omnigraph.engine.state.readers import ReadClaim, encode_claim
 from omnigraph.errors import GraphError
-from omnigraph.storage.failpoints import FAIL_ALWAYS, Failpoint, Failpoints
+from omnigraph.storage.failpoints import Failpoint
 from omnigraph.storage.leases import Lease, Owner, encode_lease
+from tests.support.failpoints import FAIL_ALWAYS, Failpoints
 from tests.support.graphs import ndjson, node, open_with, table_paths
 from tests.support.queries import query
 

@@ -21,7 +21,7 @@ from omnigraph.engine.graph import init_graph, open_graph
 from omnigraph.engine.results import MutationResult
 from omnigraph.engine.settings import make_settings
 from omnigraph.engine.state.history import Commit
-from omnigraph.storage.failpoints import Failpoints
+from tests.support.failpoints import Failpoints
 from tests.support.queries import read_schema
 
 Record = Mapping[str, object]

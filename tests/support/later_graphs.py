@@ -18,7 +18,7 @@ from omnigraph.engine.graph import open_graph
 from omnigraph.engine.maintenance.cleanup import CleanupReport
 from omnigraph.engine.settings import make_settings
 from omnigraph.model.runtime import SystemRuntime
-from omnigraph.storage.failpoints import Failpoints
+from tests.support.failpoints import Failpoints
 from tests.support.graphs import root_of
 
 A_DAY_S = 24 * 3600.0

@@ -19,9 +19,10 @@ from omnigraph.engine.state.history import Commit
 from omnigraph.errors import MergeConflictError
 from omnigraph.model.errors import Conflict
 from omnigraph.model.names import RECOVERY_ACTOR
-from omnigraph.storage.failpoints import Failpoint, Failpoints, fail_times
+from omnigraph.storage.failpoints import Failpoint
 from tests.differential.test_write_path import require_refusal
 from tests.support.crashing import Fault
+from tests.support.failpoints import Failpoints, fail_times
 from tests.support.graph_model import Accepted, Refused
 from tests.support.graphs import build_graph, contents, ndjson, open_with, read_export
 from tests.support.machine_actions import (

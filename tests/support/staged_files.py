@@ -31,7 +31,6 @@ from omnigraph.engine.state.branch_state import Basis
 from omnigraph.engine.state.manifest import table_branch_of
 from omnigraph.model.catalog import NodeType
 from omnigraph.model.names import MAIN
-from omnigraph.storage.failpoints import Failpoints
 from omnigraph.storage.ports import (
     FragmentDeletions,
     NewFile,
@@ -41,6 +40,7 @@ from omnigraph.storage.ports import (
 )
 from omnigraph.storage.tables import scan_part, write_deletions, write_files
 from tests.support.crashing import Fault, crashing
+from tests.support.failpoints import Failpoints
 from tests.support.graphs import Record, ndjson
 from tests.support.writes import Mode
 

@@ -28,7 +28,7 @@ from omnigraph.model.ports import Embedder, Gate, NoObserver, Observer
 from omnigraph.model.runtime import Runtime, SystemClock, SystemRuntime
 from omnigraph.storage import tables
 from omnigraph.storage.external_files import NO_EXTERNAL_BLOBS, ExternalBlobs
-from omnigraph.storage.failpoints import Failpoints
+from omnigraph.storage.failpoints import Failpoints, NoFailpoints
 from omnigraph.storage.locations import Location, parse_location
 from omnigraph.storage.locks import THIS_PROCESS, Locking
 from omnigraph.storage.ports import Stores
@@ -84,7 +84,7 @@ def make_settings(
         location=parse_location(os.fspath(uri), storage_options=storage_options or {}),
         is_durable=durability == "full",
         runtime=SystemRuntime(),
-        failpoints=Failpoints(),
+        failpoints=NoFailpoints(),
         locking=Locking(THIS_PROCESS, SystemClock(), LEASE_S),
         embedder=None,
         embeds_on_write=False,

@@ -21,9 +21,10 @@ from omnigraph.errors import (
     StillNeededError,
     UnavailableError,
 )
-from omnigraph.storage.failpoints import FAIL_ALWAYS, Failpoint, Failpoints, Park
+from omnigraph.storage.failpoints import Failpoint
 from omnigraph.storage.ports import TableRef, TableStore
 from tests.support.crashing import CrashingTables, Fault, Scope, When
+from tests.support.failpoints import FAIL_ALWAYS, Failpoints, Park
 from tests.support.graphs import (
     SOCIAL,
     build_graph,

@@ -16,7 +16,8 @@ from omnigraph.errors import (
     UnavailableError,
 )
 from omnigraph.model.limits import BRANCH_FILE_CHARACTERS_MAX, BRANCH_NAME_CHARACTERS_MAX
-from omnigraph.storage.failpoints import FAIL_ALWAYS, Failpoint, Failpoints, Park
+from omnigraph.storage.failpoints import Failpoint
+from tests.support.failpoints import FAIL_ALWAYS, Failpoints, Park
 from tests.support.graphs import (
     contents,
     init_with,

@@ -11,7 +11,8 @@ import pytest
 import omnigraph
 from omnigraph import Graph
 from omnigraph.errors import NotFoundError
-from omnigraph.storage.failpoints import Failpoint, Failpoints, Park
+from omnigraph.storage.failpoints import Failpoint
+from tests.support.failpoints import Failpoints, Park
 from tests.support.graphs import build_graph, ndjson, node, open_with
 
 NOTES = "node Note { name: String @key }"

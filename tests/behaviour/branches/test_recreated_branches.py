@@ -13,9 +13,10 @@ import omnigraph
 from omnigraph import Graph
 from omnigraph.engine.settings import make_settings, open_stores
 from omnigraph.errors import GraphError, NotFoundError
-from omnigraph.storage.failpoints import Failpoint, Failpoints, Park
+from omnigraph.storage.failpoints import Failpoint
 from omnigraph.storage.ports import TableDelta, TableStore, TableVersion
 from tests.support.crashing import CrashingTables, Fault, Scope, When
+from tests.support.failpoints import Failpoints, Park
 from tests.support.graphs import open_with, rows
 from tests.support.queries import query
 from tests.support.teams import does, team

@@ -18,9 +18,10 @@ from omnigraph.engine.settings import make_settings, open_stores
 from omnigraph.engine.state.branch_state import Basis, BranchStates
 from omnigraph.errors import ReadSetChangedError, RecoveryRequiredError
 from omnigraph.model.names import MAIN
-from omnigraph.storage.failpoints import FAIL_ALWAYS, Failpoint, Failpoints
+from omnigraph.storage.failpoints import Failpoint
 from omnigraph.storage.locks import LockKey, open_write_locks
 from omnigraph.storage.row_files import table_schema
+from tests.support.failpoints import FAIL_ALWAYS, Failpoints
 from tests.support.graphs import open_with, require_linear, rows, sidecars, social_graph
 from tests.support.queries import query
 

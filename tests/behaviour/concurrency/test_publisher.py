@@ -28,9 +28,10 @@ from omnigraph.errors import (
 from omnigraph.model.limits import MANIFEST_FRAGMENTS_MAX, PUBLISHER_RETRY_BUDGET
 from omnigraph.model.names import MAIN
 from omnigraph.model.runtime import SystemRuntime
-from omnigraph.storage.failpoints import Failpoint, Failpoints, fail_times
+from omnigraph.storage.failpoints import Failpoint
 from omnigraph.storage.locks import hold_nothing
 from omnigraph.storage.ports import Stores
+from tests.support.failpoints import Failpoints, fail_times
 from tests.support.manifests import FILE
 
 PERSON = "node:Person"

@@ -15,7 +15,8 @@ from omnigraph.errors import (
     RecoveryRequiredError,
     UnavailableError,
 )
-from omnigraph.storage.failpoints import FAIL_ALWAYS, Failpoint, Failpoints, fail_times
+from omnigraph.storage.failpoints import Failpoint
+from tests.support.failpoints import FAIL_ALWAYS, Failpoints, fail_times
 from tests.support.graphs import (
     build_graph,
     contents,

@@ -24,9 +24,10 @@ from omnigraph.errors import (
 from omnigraph.model.limits import READER_GRACE_S
 from omnigraph.model.names import MAIN
 from omnigraph.model.runtime import Clock, SystemClock
-from omnigraph.storage.failpoints import FAIL_ALWAYS, Failpoint, Failpoints, fail_times
+from omnigraph.storage.failpoints import Failpoint
 from omnigraph.storage.ports import Stores
 from tests.support.clocks import HandClock
+from tests.support.failpoints import FAIL_ALWAYS, Failpoints, fail_times
 from tests.support.graphs import (
     build_graph,
     contents,

@@ -23,7 +23,7 @@ from omnigraph.engine.maintenance.doctor_report import (
 from omnigraph.engine.maintenance.doctor_tables import DoctorContext
 from omnigraph.engine.settings import make_settings, open_stores
 from omnigraph.engine.state.branch_state import BranchStates
-from omnigraph.storage.failpoints import Failpoint, Failpoints, Park
+from omnigraph.storage.failpoints import Failpoint
 from omnigraph.storage.locks import HeldLocks, LockKey
 from tests.support.damaging import (
     ANN,
@@ -37,6 +37,7 @@ from tests.support.damaging import (
     person,
     write_past_history,
 )
+from tests.support.failpoints import Failpoints, Park
 from tests.support.graphs import (
     SOCIAL,
     build_graph,

@@ -21,7 +21,8 @@ from omnigraph.errors import (
     RecoveryRequiredError,
     UnavailableError,
 )
-from omnigraph.storage.failpoints import FAIL_ALWAYS, Failpoint, Failpoints
+from omnigraph.storage.failpoints import Failpoint
+from tests.support.failpoints import FAIL_ALWAYS, Failpoints
 from tests.support.graphs import (
     Record,
     build_graph,

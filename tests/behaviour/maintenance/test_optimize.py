@@ -8,7 +8,8 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.errors import ForbiddenError
-from omnigraph.storage.failpoints import Failpoint, Failpoints, Park
+from omnigraph.storage.failpoints import Failpoint
+from tests.support.failpoints import Failpoints, Park
 from tests.support.graphs import (
     build_graph,
     contents,

@@ -15,7 +15,8 @@ from omnigraph.errors import (
     InvalidValueError,
     RecoveryRequiredError,
 )
-from omnigraph.storage.failpoints import FAIL_ALWAYS, Failpoint, Failpoints
+from omnigraph.storage.failpoints import Failpoint
+from tests.support.failpoints import FAIL_ALWAYS, Failpoints
 from tests.support.graphs import (
     contents,
     head_versions,

@@ -10,7 +10,8 @@ import pytest
 import omnigraph
 from omnigraph import Graph
 from omnigraph.errors import MergeConflictError
-from omnigraph.storage.failpoints import Failpoint, Failpoints, Park
+from omnigraph.storage.failpoints import Failpoint
+from tests.support.failpoints import Failpoints, Park
 from tests.support.graphs import (
     Record,
     build_graph,

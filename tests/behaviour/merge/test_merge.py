@@ -17,7 +17,8 @@ from omnigraph.errors import (
     NotFoundError,
     RecoveryRequiredError,
 )
-from omnigraph.storage.failpoints import FAIL_ALWAYS, Failpoint, Failpoints, Park
+from omnigraph.storage.failpoints import Failpoint
+from tests.support.failpoints import FAIL_ALWAYS, Failpoints, Park
 from tests.support.graphs import (
     contents,
     ends,

@@ -13,7 +13,8 @@ from omnigraph.errors import (
     NotFoundError,
     RecoveryRequiredError,
 )
-from omnigraph.storage.failpoints import FAIL_ALWAYS, Failpoint, Failpoints
+from omnigraph.storage.failpoints import Failpoint
+from tests.support.failpoints import FAIL_ALWAYS, Failpoints
 from tests.support.graphs import (
     contents,
     edge,

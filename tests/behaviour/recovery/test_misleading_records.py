@@ -14,8 +14,9 @@ from omnigraph.engine.settings import make_settings, open_stores
 from omnigraph.engine.state.manifest import manifest_ref
 from omnigraph.errors import KeyConflictError
 from omnigraph.model.names import BranchName
-from omnigraph.storage.failpoints import Activation, Failpoint, Failpoints, Park
+from omnigraph.storage.failpoints import Failpoint
 from omnigraph.storage.ports import ObjectStore, StoredObject
+from tests.support.failpoints import Activation, Failpoints, Park
 from tests.support.graphs import (
     build_graph,
     edge,

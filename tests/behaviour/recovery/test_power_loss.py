@@ -11,10 +11,11 @@ import pytest
 import omnigraph
 from omnigraph import Graph
 from omnigraph.errors import CorruptError, RecoveryRequiredError, UnavailableError
-from omnigraph.storage.failpoints import FAIL_ALWAYS, Failpoint, Failpoints
+from omnigraph.storage.failpoints import Failpoint
 from omnigraph.storage.fsync import Durability
 from omnigraph.storage.lance.branches import fork, list_branches
 from omnigraph.storage.lance.handles import DatasetCache
+from tests.support.failpoints import FAIL_ALWAYS, Failpoints
 from tests.support.graphs import (
     contents,
     head_versions,

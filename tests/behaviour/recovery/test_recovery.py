@@ -20,7 +20,8 @@ from omnigraph.errors import (
     UnavailableError,
 )
 from omnigraph.model.names import RECOVERY_ACTOR
-from omnigraph.storage.failpoints import FAIL_ALWAYS, Failpoint, Failpoints, Park
+from omnigraph.storage.failpoints import Failpoint
+from tests.support.failpoints import FAIL_ALWAYS, Failpoints, Park
 from tests.support.graphs import (
     Contents,
     contents,

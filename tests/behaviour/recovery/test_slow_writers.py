@@ -14,8 +14,9 @@ import pytest
 import omnigraph
 from omnigraph.engine.settings import make_settings, open_stores
 from omnigraph.errors import DriftError, UnavailableError
-from omnigraph.storage.failpoints import FAIL_ALWAYS, Failpoint, Failpoints, Park
+from omnigraph.storage.failpoints import Failpoint
 from omnigraph.storage.ports import TableRef, TableVersion
+from tests.support.failpoints import FAIL_ALWAYS, Failpoints, Park
 from tests.support.graphs import (
     build_graph,
     contents,

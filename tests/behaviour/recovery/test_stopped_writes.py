@@ -26,9 +26,10 @@ from omnigraph.errors import (
     UnavailableError,
 )
 from omnigraph.model.names import RECOVERY_ACTOR, BranchName
-from omnigraph.storage.failpoints import FAIL_ALWAYS, Failpoint, Failpoints
+from omnigraph.storage.failpoints import Failpoint
 from omnigraph.storage.ports import Listing, ObjectStore, Stores, TableRef, TableVersion
 from tests.support.crashing import Fault, Scope, When
+from tests.support.failpoints import FAIL_ALWAYS, Failpoints
 from tests.support.graphs import (
     Contents,
     contents,

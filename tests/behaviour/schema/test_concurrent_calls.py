@@ -10,7 +10,8 @@ import omnigraph
 from omnigraph import Graph
 from omnigraph.engine.settings import make_settings, open_stores
 from omnigraph.errors import CompileError, MovedError
-from omnigraph.storage.failpoints import Failpoint, Failpoints, Park
+from omnigraph.storage.failpoints import Failpoint
+from tests.support.failpoints import Failpoints, Park
 from tests.support.graphs import contents, ndjson, node, open_with, rows
 from tests.support.parking import Parking, Stop, stopping
 from tests.support.processes import started

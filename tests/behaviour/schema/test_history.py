@@ -8,7 +8,8 @@ import pytest
 import omnigraph
 from omnigraph import Graph
 from omnigraph.errors import CompileError, CorruptError, NotFoundError, RecoveryRequiredError
-from omnigraph.storage.failpoints import FAIL_ALWAYS, Failpoint, Failpoints
+from omnigraph.storage.failpoints import Failpoint
+from tests.support.failpoints import FAIL_ALWAYS, Failpoints
 from tests.support.graphs import contents, ndjson, node, open_with, rows
 from tests.support.queries import query
 from tests.support.schema_changes import (

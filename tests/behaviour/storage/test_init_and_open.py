@@ -17,7 +17,8 @@ from omnigraph.errors import (
     UnavailableError,
 )
 from omnigraph.model.names import fnv1a_64
-from omnigraph.storage.failpoints import FAIL_ALWAYS, Failpoint, Failpoints
+from omnigraph.storage.failpoints import Failpoint
+from tests.support.failpoints import FAIL_ALWAYS, Failpoints
 from tests.support.graphs import (
     SOCIAL,
     build_graph,

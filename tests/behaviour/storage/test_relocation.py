@@ -12,9 +12,10 @@ from omnigraph import Graph
 from omnigraph.engine.maintenance.repair import relocate
 from omnigraph.engine.settings import make_settings, open_stores
 from omnigraph.errors import CorruptError, GraphError, NotFoundError, RecoveryRequiredError
-from omnigraph.storage.failpoints import FAIL_ALWAYS, Failpoint, Failpoints
+from omnigraph.storage.failpoints import Failpoint
 from omnigraph.storage.lance.branches import rewrite_base_paths
 from tests.support.crashing import Fault, Scope, SimulatedCrash, When, crashing
+from tests.support.failpoints import FAIL_ALWAYS, Failpoints
 from tests.support.graphs import (
     Contents,
     contents,

@@ -25,8 +25,9 @@ from omnigraph.errors import (
 )
 from omnigraph.model.limits import LEASE_S
 from omnigraph.model.runtime import SystemClock, SystemRuntime
-from omnigraph.storage.failpoints import FAIL_ALWAYS, Failpoint, Failpoints
+from omnigraph.storage.failpoints import Failpoint
 from omnigraph.storage.locks import Locking, ProcessLocks
+from tests.support.failpoints import FAIL_ALWAYS, Failpoints
 from tests.support.graphs import (
     SOCIAL,
     build_graph,

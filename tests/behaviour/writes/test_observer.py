@@ -21,7 +21,8 @@ from omnigraph.errors import (
 )
 from omnigraph.model.ports import Event, NoObserver, Phase
 from omnigraph.model.runtime import SystemRuntime
-from omnigraph.storage.failpoints import FAIL_ALWAYS, Failpoint, Failpoints
+from omnigraph.storage.failpoints import Failpoint
+from tests.support.failpoints import FAIL_ALWAYS, Failpoints
 from tests.support.graphs import SOCIAL, ndjson, node, social_graph
 from tests.support.queries import query
 

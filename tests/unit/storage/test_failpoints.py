@@ -6,14 +6,8 @@ import threading
 import pytest
 
 from omnigraph.model.errors import GraphError, MovedError, Outcome, UnavailableError
-from omnigraph.storage.failpoints import (
-    FAIL_ALWAYS,
-    Fail,
-    Failpoint,
-    Failpoints,
-    Park,
-    fail_times,
-)
+from omnigraph.storage.failpoints import Failpoint
+from tests.support.failpoints import FAIL_ALWAYS, Fail, Failpoints, Park, fail_times
 from tests.support.source_tree import product_modules, require_none
 
 HERE = Failpoint.MUTATION_POST_FINALIZE_PRE_PUBLISHER
