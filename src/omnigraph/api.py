@@ -24,8 +24,8 @@ from omnigraph.engine.settings import (
     parse_cache_bytes,
     parse_load_concurrency,
 )
-from omnigraph.model.errors import InvalidValueError
 from omnigraph.model.limits import TIMEOUT_S
+from omnigraph.model.names import parse_word
 from omnigraph.model.ports import Gate
 from omnigraph.storage.environment import make_storage_options
 from omnigraph.storage.external_files import parse_external_blobs
@@ -133,19 +133,12 @@ def _make_settings(
         ),
         # A name, because PySpark takes a second to import and most programs do not need it.
         spark_package="omnigraph.spark",
-        traversal=_parse_mode(os.environ.get("OMNIGRAPH_TRAVERSAL_MODE", "auto")),
+        traversal=parse_word(
+            TraversalMode,
+            os.environ.get("OMNIGRAPH_TRAVERSAL_MODE", "auto"),
+            subject="OMNIGRAPH_TRAVERSAL_MODE",
+        ),
         lookups=parse_lookups(os.environ),
         load_concurrency=parse_load_concurrency(os.environ),
         cache_bytes_max=parse_cache_bytes(os.environ),
     )
-
-
-def _parse_mode(text: str) -> TraversalMode:
-    if text not in tuple(TraversalMode):
-        raise InvalidValueError(
-            subject="OMNIGRAPH_TRAVERSAL_MODE",
-            expected="auto, csr or indexed",
-            value=text,
-            problem=f"{text!r} is none of auto, csr and indexed",
-        )
-    return TraversalMode(text)

@@ -38,7 +38,7 @@ from omnigraph.engine.state.branch_state import Basis
 from omnigraph.engine.state.schema_files import SOURCE_FILE
 from omnigraph.model.errors import CorruptError
 from omnigraph.model.limits import BUDGET_TOKENS, FOUND, HOPS
-from omnigraph.model.names import MAIN, parse_branch_name, require_text
+from omnigraph.model.names import MAIN, parse_branch_name, parse_word, require_text
 from omnigraph.model.ports import Action, Phase
 from omnigraph.model.runtime import lazy_module
 from omnigraph.model.source import Source
@@ -418,7 +418,8 @@ class Graph(GraphHistory, GraphMaintenance):
         The folder contains one file per type, in the format `ndjson`, `parquet` or `arrow`; on
         Spark, one folder of part files per type.
         """
-        chosen, target = row_files.parse_format(format), row_files.parse_target(folder)
+        chosen = parse_word(row_files.FileFormat, format, subject="format")
+        target = row_files.parse_target(folder)
         basis = self._open.at(branch, commit, action=Action.EXPORT)
         is_large = partial(export.is_large_export, basis, types)
         runner = choose_engine(engine, spark=spark, is_large=is_large)

@@ -34,7 +34,6 @@ from omnigraph.engine.ops.load import (
     LoadMode,
     Progress,
     create_and_load,
-    parse_mode,
     run_load,
 )
 from omnigraph.engine.ops.recorded_responses import LOAD_CODEC, make_request
@@ -46,7 +45,7 @@ from omnigraph.engine.state.manifest import get_type, table_key_of
 from omnigraph.model.catalog import EdgeType, NodeType
 from omnigraph.model.errors import InvalidValueError, UnavailableError
 from omnigraph.model.limits import INLINE_BYTES_MAX
-from omnigraph.model.names import MAIN, BranchName, parse_branch_name, parse_key
+from omnigraph.model.names import MAIN, BranchName, parse_branch_name, parse_key, parse_word
 from omnigraph.model.ports import Action
 
 # The approximate expansion of compressed NDJSON.
@@ -125,7 +124,7 @@ def parse_call(
             problem='nothing is rejected unless on_error="quarantine"',
         )
     return LoadCall(
-        mode=parse_mode(mode),
+        mode=parse_word(LoadMode, mode, subject="mode"),
         target=parse_branch_name(branch),
         base=None if base is None else parse_branch_name(base),
         actor=actor,

@@ -39,13 +39,13 @@ from omnigraph.model.limits import (
     RESULT_ROWS_SHOWN_MAX,
     RESULT_ROWS_WRITTEN,
 )
+from omnigraph.model.names import parse_word
 from omnigraph.model.types import PropertyType
 from omnigraph.storage.row_files import (
     FileFormat,
     ResultFormat,
     find_result_format,
     new_file,
-    parse_result_format,
     parse_target,
     write_rows,
 )
@@ -373,7 +373,10 @@ class Result:
         and TSV, a text that a spreadsheet would run as a formula is prefixed with an apostrophe.
         """
         target = parse_target(path)
-        chosen = find_result_format(target) if format is None else parse_result_format(format)
+        if format is None:
+            chosen = find_result_format(target)
+        else:
+            chosen = parse_word(ResultFormat, format, subject="format")
         self._require_names("write")
         with new_file(target) as hidden:
             match chosen:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches
-from typing import NewType
+from enum import StrEnum
+from typing import NewType, TypeVar
 
 from omnigraph.model.errors import InvalidNameError, InvalidValueError
 from omnigraph.model.limits import (
@@ -19,6 +20,8 @@ from omnigraph.model.limits import (
     REQUEST_KEY_CHARACTERS_MAX,
     TAG_NAME_CHARACTERS_MAX,
 )
+
+W = TypeVar("W", bound=StrEnum)
 
 BranchName = NewType("BranchName", str)
 """A branch name that `parse_branch_name` has checked."""
@@ -188,6 +191,20 @@ def require_names(given: Collection[str], *, subject: str) -> list[str]:
     for name in given:
         require_text(name, subject=subject)
     return list(given)
+
+
+def parse_word(kind: type[W], given: object, *, subject: str) -> W:
+    """The member of a closed set of words that a caller names; `InvalidValueError` if none."""
+    words = [str(each) for each in kind]
+    if isinstance(given, str) and given in words:
+        return kind(given)
+    *others, last = words
+    raise InvalidValueError(
+        subject=subject,
+        expected=f"{', '.join(others)} or {last}",
+        value=given,
+        problem=f"{given!r} is none of {', '.join(others)} and {last}",
+    )
 
 
 def require_branch_or_commit(branch: object, commit: object) -> None:

@@ -43,19 +43,6 @@ class FileFormat(StrEnum):
     ARROW = "arrow"
 
 
-def parse_format(text: str) -> FileFormat:
-    """The format with this name; raises `InvalidValueError` if there is none."""
-    try:
-        return FileFormat(text)
-    except ValueError as error:
-        raise InvalidValueError(
-            subject="format",
-            expected="ndjson, parquet or arrow",
-            value=text,
-            problem=f"{text!r} is none of ndjson, parquet and arrow",
-        ) from error
-
-
 class ResultFormat(StrEnum):
     """The formats of a query result: those that a load can read, and text for other programs.
 
@@ -81,20 +68,6 @@ _FORMAT_BY_SUFFIX = {
     ".csv": ResultFormat.CSV,
     ".tsv": ResultFormat.TSV,
 }
-
-
-def parse_result_format(text: str) -> ResultFormat:
-    """The result format with this name; raises `InvalidValueError` if there is none."""
-    try:
-        return ResultFormat(text)
-    except ValueError as error:
-        known = _list_words(tuple(ResultFormat))
-        raise InvalidValueError(
-            subject="format",
-            expected=known,
-            value=text,
-            problem=f"{text!r} is not a format of results; the formats are {known}",
-        ) from error
 
 
 def find_result_format(target: Path) -> ResultFormat:

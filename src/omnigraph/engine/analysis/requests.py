@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from omnigraph.compiler import ir
 from omnigraph.compiler.diagnostics import advise_name
-from omnigraph.compiler.ir import Direction
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType
 from omnigraph.model.errors import InvalidValueError, NotFoundError
+from omnigraph.model.names import parse_word
 from omnigraph.model.types import F64, I64, STRING, PropertyType, Scalar
 
 _STRINGS = PropertyType(Scalar.STRING, is_list=True)
@@ -40,7 +41,7 @@ class PathsRequest:
     """Shortest paths from one node: distances and, if requested, the paths."""
 
     source: tuple[str, str]
-    direction: Direction
+    direction: ir.Direction
     hops_max: int | None
     with_paths: bool
 
@@ -148,11 +149,7 @@ def parse_paths(
     """Parse the parameters of shortest paths; `InvalidValueError` if one is not valid."""
     if hops_max is not None:
         _require_count("hops_max", hops_max, least=0)
-    try:
-        chosen = Direction(direction)
-    except ValueError as error:
-        problem = f"{direction!r} is none of out, in and both"
-        raise _refuse("direction", direction, problem) from error
+    chosen = parse_word(ir.Direction, direction, subject="direction")
     return PathsRequest(source, chosen, hops_max, bool(with_paths))
 
 

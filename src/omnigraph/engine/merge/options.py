@@ -19,6 +19,7 @@ from omnigraph.engine.state.history import Resolution
 from omnigraph.engine.state.manifest import find_type, table_key_of
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType
 from omnigraph.model.errors import InvalidValueError, NotFoundError, show_text
+from omnigraph.model.names import parse_word
 from omnigraph.model.runtime import Runtime
 from omnigraph.storage.external_files import NO_EXTERNAL_BLOBS, ExternalFiles
 from omnigraph.storage.row_files import table_schema
@@ -49,17 +50,11 @@ class Decided:
 
 def parse_options(*, granularity: object, resolve: object, is_dry_run: bool) -> MergeOptions:
     """Parse the options of a merge; raises `InvalidValueError` if they are invalid."""
-    if granularity not in tuple(Granularity):
-        raise InvalidValueError(
-            subject="granularity",
-            expected="row or property",
-            value=granularity,
-            problem=f"{granularity!r} is none of row and property",
-        )
+    unit = parse_word(Granularity, granularity, subject="granularity")
     given = {} if resolve is None else resolve
     if not isinstance(given, Mapping) or not all(_is_entity(key) for key in given):
         raise _refuse(resolve, "pass a mapping from (type, id) to a decision")
-    return MergeOptions(Granularity(str(granularity)), dict(given), is_dry_run)
+    return MergeOptions(unit, dict(given), is_dry_run)
 
 
 def read_decisions(options: MergeOptions, *, catalog: Catalog, runtime: Runtime) -> Decided:

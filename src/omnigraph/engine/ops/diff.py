@@ -25,9 +25,9 @@ from omnigraph.engine.row_security.tables import read_together
 from omnigraph.engine.state.branch_state import Basis
 from omnigraph.engine.state.manifest import Entry, find_type, table_key_of
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType, TypeKind
-from omnigraph.model.errors import InvalidValueError, NotFoundError
+from omnigraph.model.errors import NotFoundError
 from omnigraph.model.limits import DIFF_INLINE_ROWS_MAX, SPARK_PART_ROWS_MAX
-from omnigraph.model.names import require_names
+from omnigraph.model.names import parse_word, require_names
 from omnigraph.storage.ports import (
     NO_DELTA,
     DeltaPart,
@@ -263,15 +263,7 @@ def parse_selection(
     if ops is None:
         return Selection(names, frozenset(ChangeOp))
     kinds = require_names(ops, subject="ops")
-    for kind in kinds:
-        if kind not in set(ChangeOp):
-            raise InvalidValueError(
-                subject="ops",
-                expected="insert, update or delete",
-                value=kind,
-                problem=f"{kind!r} is neither insert, update nor delete",
-            )
-    return Selection(names, frozenset(map(ChangeOp, kinds)))
+    return Selection(names, frozenset(parse_word(ChangeOp, kind, subject="ops") for kind in kinds))
 
 
 def _require_meant(name: str, catalogs: Collection[Catalog]) -> None:

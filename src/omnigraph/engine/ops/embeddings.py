@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 
 from omnigraph.engine.commit.prepared_write import TableChange
 from omnigraph.model.catalog import EdgeType, NodeType, Property
-from omnigraph.model.errors import EmbeddingError, InvalidValueError, LimitExceededError
+from omnigraph.model.errors import EmbeddingError, LimitExceededError
 from omnigraph.model.limits import WRITE_VECTOR_BYTES_MAX
+from omnigraph.model.names import parse_word
 from omnigraph.model.ports import Embedder
 from omnigraph.model.types import Vector
 from omnigraph.storage.ports import RewrittenPart, TablePart
@@ -150,17 +151,7 @@ KEEP_VECTORS = VectorPolicy(None, is_demanded=False, follows_text=False)
 
 def parse_embed(text: str | None) -> EmbedMode | None:
     """The mode that a caller names, if any."""
-    if text is None:
-        return None
-    try:
-        return EmbedMode(text)
-    except ValueError as error:
-        raise InvalidValueError(
-            subject="embed",
-            expected="now or later",
-            value=text,
-            problem=f"{text!r} is neither now nor later",
-        ) from error
+    return None if text is None else parse_word(EmbedMode, text, subject="embed")
 
 
 def choose_policy(

@@ -25,7 +25,7 @@ from omnigraph.engine.rows.snapshot_rows import SnapshotRows, keep_last
 from omnigraph.engine.state.branch_state import Basis
 from omnigraph.engine.state.manifest import type_name_of
 from omnigraph.model.catalog import NodeType, TypeKind
-from omnigraph.model.errors import InvalidValueError, KeyConflictError
+from omnigraph.model.errors import KeyConflictError
 from omnigraph.model.names import BranchName
 
 
@@ -35,19 +35,6 @@ class LoadMode(StrEnum):
     APPEND = "append"
     MERGE = "merge"
     OVERWRITE = "overwrite"
-
-
-def parse_mode(text: str) -> LoadMode:
-    """The mode that a caller names."""
-    try:
-        return LoadMode(text)
-    except ValueError as error:
-        raise InvalidValueError(
-            subject="mode",
-            expected="append, merge or overwrite",
-            value=text,
-            problem=f"{text!r} is none of append, merge and overwrite",
-        ) from error
 
 
 Progress = Callable[[str, int, int | None], None]

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 import orjson
 
 from omnigraph.compiler.diagnostics import advise_name
-from omnigraph.engine.ops.load import LoadMode, parse_mode
+from omnigraph.engine.ops.load import LoadMode
 from omnigraph.model.errors import InvalidValueError
-from omnigraph.model.names import MAIN
+from omnigraph.model.names import MAIN, parse_word
 
 _STORAGE_PREFIX = "storage."
 _PLACE = ("uri", "path")
@@ -155,7 +155,7 @@ def _require_known(given: Mapping[str, str], known: tuple[str, ...]) -> None:
 def _parse_write_mode(given: Mapping[str, str], *, is_overwrite: bool) -> LoadMode:
     if "mode" not in given:
         return LoadMode.OVERWRITE if is_overwrite else LoadMode.APPEND
-    mode = parse_mode(given["mode"])
+    mode = parse_word(LoadMode, given["mode"], subject="mode")
     if is_overwrite != (mode is LoadMode.OVERWRITE):
         problem = "only `.mode('overwrite')` replaces rows, and it excludes other modes"
         raise refuse_option("mode", problem)
