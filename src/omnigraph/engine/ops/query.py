@@ -7,20 +7,18 @@ only the requested bytes. Permissions and the choice of the snapshot belong to t
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
-from threading import Lock
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
 
 from omnigraph.compiler.compile import compile_mutation, compile_read
 from omnigraph.compiler.diagnostics import advise_name
 from omnigraph.compiler.ir import Aggregate, MutationIR, ReadIR, Value
-from omnigraph.engine.read.budget import Allowance, Budget
+from omnigraph.engine.read.budget import Allowance, Budget, CacheMemory, LruCache
 from omnigraph.engine.read.cache import ReadCache, Sources
 from omnigraph.engine.read.entities import Indexes
 from omnigraph.engine.read.expand import AccessRules, Expander
@@ -53,8 +51,13 @@ class QueryCache:
     """A bounded cache of the most recently used queries; safe to share between threads."""
 
     def __init__(self, observer: Observer) -> None:
-        self._mutations: _LruCache[MutationIR] = _LruCache(observer)
-        self._reads: _LruCache[Plan] = _LruCache(observer)
+        self._observer = observer
+        # Bounded by number: one byte stands for one query.
+        memory = CacheMemory(2 * COMPILED_QUERIES_MAX, None)
+        self._mutations: LruCache[object, MutationIR] = LruCache(
+            memory, name="mutations", size_of=lambda _: 1
+        )
+        self._reads: LruCache[object, Plan] = LruCache(memory, name="reads", size_of=lambda _: 1)
 
     def mutation(
         self, text: str, *, name: str | None, accepted_schema: AcceptedSchema
@@ -66,7 +69,7 @@ class QueryCache:
             assert isinstance(ir, MutationIR)
             return ir
 
-        return self._mutations.get(text, name, accepted_schema, compile)
+        return self._get(self._mutations, text, name, accepted_schema, compile)
 
     def read(self, text: str, *, name: str | None, accepted_schema: AcceptedSchema) -> Plan:
         """The plan of a read; raises `CompileError` with all diagnostics."""
@@ -76,33 +79,21 @@ class QueryCache:
             assert isinstance(ir, ReadIR)
             return plan_read(ir)
 
-        return self._reads.get(text, name, accepted_schema, compile)
+        return self._get(self._reads, text, name, accepted_schema, compile)
 
-
-class _LruCache(Generic[Q]):
-    def __init__(self, observer: Observer) -> None:
-        self._observer = observer
-        self._lock = Lock()
-        self._by_key: OrderedDict[object, Q] = OrderedDict()
-
-    def get(
-        self, text: str, name: str | None, schema: AcceptedSchema, compile: Callable[[], Q]
+    def _get(
+        self,
+        cache: LruCache[object, Q],
+        text: str,
+        name: str | None,
+        schema: AcceptedSchema,
+        compile: Callable[[], Q],
     ) -> Q:
         # The schema of a past state may be read under current names.
         key = (text, name, schema.schema_hash, schema.names)
-        with self._lock:
-            found = self._by_key.get(key)
-            if found is not None:
-                self._by_key.move_to_end(key)
-        self._observer.count(Event.COMPILED_MISS if found is None else Event.COMPILED_HIT)
-        if found is not None:
-            return found
-        compiled = compile()
-        with self._lock:
-            self._by_key[key] = compiled
-            if len(self._by_key) > COMPILED_QUERIES_MAX:
-                self._by_key.popitem(last=False)
-        return compiled
+        is_known = key in cache
+        self._observer.count(Event.COMPILED_HIT if is_known else Event.COMPILED_MISS)
+        return cache.get(key, compile)
 
 
 @dataclass(frozen=True, slots=True)
