@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from omnigraph.compiler.ir import parts_within
 from omnigraph.compiler.parser import Literal, Name
 from omnigraph.model.source import Span
 
@@ -225,11 +226,10 @@ class QuerySyntax:
 def variables_in(clauses: Iterable[Clause]) -> Iterator[str]:
     """The variables that clauses mention, including those of inner blocks, with repetitions."""
     for clause in clauses:
-        match clause:
-            case Block(clauses=inner):
-                yield from variables_in(inner)
-            case _:
-                yield from direct_variables(clause)
+        if isinstance(clause, Block):
+            yield from variables_in(clause.clauses)
+        else:
+            yield from direct_variables(clause)
 
 
 def direct_variables(clause: Clause) -> Iterator[str]:
@@ -237,30 +237,7 @@ def direct_variables(clause: Clause) -> Iterator[str]:
     match clause:
         case Binding(variable=variable):
             yield variable.name
-        case Traversal(source=source, edge_binding=edge, target=target):
-            yield from (v.name for v in (source, edge, target) if v is not None)
         case Block():
             return
-        case BooleanCondition(conditions=conditions):
-            for condition in conditions:
-                yield from direct_variables(condition)
-        case Comparison(left=left, right=right):
-            yield from _expression_variables(left)
-            yield from _expression_variables(right)
-        case NullTest(operand=operand):
-            yield from _expression_variables(operand)
-        case Call():
-            yield from _expression_variables(clause)
-
-
-def _expression_variables(expression: Expression) -> Iterator[str]:
-    match expression:
-        case Variable(name=name):
-            yield name
-        case PropertyAccess(variable=variable):
-            yield variable.name
-        case Call(arguments=parts) | ListLiteral(elements=parts):
-            for part in parts:
-                yield from _expression_variables(part)
-        case Name() | Literal():
-            return
+        case _:
+            yield from (each.name for each in parts_within(clause) if isinstance(each, Variable))
