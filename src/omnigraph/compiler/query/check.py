@@ -13,28 +13,8 @@ from functools import partial
 
 from omnigraph.compiler import ir
 from omnigraph.compiler.diagnostics import Diagnostics
-from omnigraph.compiler.ir import (
-    Assignment,
-    Delete,
-    Given,
-    Insert,
-    MutationIR,
-    MutationOperation,
-    Parameter,
-    QueryIR,
-    ReadIR,
-    Update,
-)
 from omnigraph.compiler.parser import Name
 from omnigraph.compiler.query import ast
-from omnigraph.compiler.query.ast import (
-    Expression,
-    Mutation,
-    ParameterSyntax,
-    QuerySyntax,
-    Read,
-    Statement,
-)
 from omnigraph.compiler.query.clauses import check_clauses
 from omnigraph.compiler.query.conditions import Sides, check_condition
 from omnigraph.compiler.query.expressions import (
@@ -58,7 +38,7 @@ from omnigraph.model.types import SCALAR_BY_NAME, STRING, PropertyType, Vector, 
 ENDPOINTS = ("from", "to")
 
 
-def _check_mutation(mutation: Mutation, scope: Scope) -> tuple[MutationOperation, ...]:
+def _check_mutation(mutation: ast.Mutation, scope: Scope) -> tuple[ir.MutationOperation, ...]:
     checked = [_check_statement(each, scope) for each in mutation.statements]
     deletes = [each for each in mutation.statements if isinstance(each, ast.Delete)]
     if deletes and len(deletes) < len(mutation.statements):
@@ -71,7 +51,7 @@ def _check_mutation(mutation: Mutation, scope: Scope) -> tuple[MutationOperation
     return tuple(operation for operation in checked if operation is not None)
 
 
-def _check_statement(statement: Statement, scope: Scope) -> MutationOperation | None:
+def _check_statement(statement: ast.Statement, scope: Scope) -> ir.MutationOperation | None:
     target = _find_type(statement.type, scope)
     if target is None:
         return None
@@ -79,7 +59,7 @@ def _check_statement(statement: Statement, scope: Scope) -> MutationOperation | 
         case ast.Insert(assignments=assignments):
             checked = _check_assignments(assignments, target, scope)
             _require_complete(statement, target, scope)
-            return Insert(target.kind, target.name, checked)
+            return ir.Insert(target.kind, target.name, checked)
         case ast.Update(assignments=assignments, condition=written):
             if isinstance(target, EdgeType):
                 problem = f"`{target.name}` is an edge type; edges cannot be updated"
@@ -93,10 +73,10 @@ def _check_statement(statement: Statement, scope: Scope) -> MutationOperation | 
                     scope.diagnostics.error("T39", problem, name.span, advice)
             checked = _check_assignments(assignments, target, scope)
             condition = _check_where(written, target, scope)
-            return None if condition is None else Update(target.name, checked, condition)
+            return None if condition is None else ir.Update(target.name, checked, condition)
         case ast.Delete(condition=written):
             condition = _check_where(written, target, scope)
-            return None if condition is None else Delete(target.kind, target.name, condition)
+            return None if condition is None else ir.Delete(target.kind, target.name, condition)
 
 
 def _find_type(name: Name, scope: Scope) -> NodeType | EdgeType | None:
@@ -120,9 +100,9 @@ def _find_type(name: Name, scope: Scope) -> NodeType | EdgeType | None:
 
 def _check_assignments(
     assignments: Sequence[ast.Assignment], target: NodeType | EdgeType, scope: Scope
-) -> tuple[Assignment, ...]:
+) -> tuple[ir.Assignment, ...]:
     seen: set[str] = set()
-    checked: list[Assignment] = []
+    checked: list[ir.Assignment] = []
     for each in assignments:
         name = each.property
         type = _find_property(name, target, scope, is_written=True)
@@ -135,7 +115,7 @@ def _check_assignments(
         seen.add(name.text)
         value = _read_value(each.value, scope)
         if value is not None and _may_assign(value, type, name, target, each.value.span, scope):
-            checked.append(Assignment(name.text, value))
+            checked.append(ir.Assignment(name.text, value))
     return tuple(checked)
 
 
@@ -163,7 +143,7 @@ def _find_property(
 
 
 def _may_assign(
-    value: Given,
+    value: ir.Given,
     type: PropertyType,
     name: Name,
     target: NodeType | EdgeType,
@@ -213,7 +193,7 @@ _read_value = partial(resolve_constant, code="T14")
 def _check_where(
     written: ast.Condition, target: NodeType | EdgeType, scope: Scope
 ) -> ir.Condition | None:
-    def read_property(left: Expression, scope: Scope) -> ir.PropertyValue | None:
+    def read_property(left: ast.Expression, scope: Scope) -> ir.PropertyValue | None:
         assert isinstance(left, Name)
         type = _find_property(left, target, scope, is_written=False)
         if type is None:
@@ -237,27 +217,29 @@ class CompiledQuery:
     """A query that is valid against a catalog."""
 
     name: str
-    ir: QueryIR
+    ir: ir.QueryIR
     description: str | None
     instruction: str | None
     warnings: tuple[Diagnostic, ...]
 
     @property
     def is_mutation(self) -> bool:
-        return isinstance(self.ir, MutationIR)
+        return isinstance(self.ir, ir.MutationIR)
 
 
-def check_query(query: QuerySyntax, catalog: Catalog, diagnostics: Diagnostics) -> CompiledQuery:
+def check_query(
+    query: ast.QuerySyntax, catalog: Catalog, diagnostics: Diagnostics
+) -> CompiledQuery:
     """Check and lower a query; the result is valid only if no errors were reported."""
     texts = _check_annotations(query, diagnostics)
     parameters = _check_parameters(query, diagnostics)
     scope = Scope(catalog, {each.name: each.type for each in parameters}, diagnostics)
     scope.break_off(*(each.variable for each in query.parameters))
-    lowered: QueryIR
-    if isinstance(query.body, Read):
+    lowered: ir.QueryIR
+    if isinstance(query.body, ast.Read):
         lowered = _check_read(query.name.text, parameters, query.body, scope)
     else:
-        lowered = MutationIR(query.name.text, parameters, _check_mutation(query.body, scope))
+        lowered = ir.MutationIR(query.name.text, parameters, _check_mutation(query.body, scope))
     return CompiledQuery(
         query.name.text,
         lowered,
@@ -267,7 +249,9 @@ def check_query(query: QuerySyntax, catalog: Catalog, diagnostics: Diagnostics) 
     )
 
 
-def _check_read(name: str, parameters: tuple[Parameter, ...], read: Read, scope: Scope) -> ReadIR:
+def _check_read(
+    name: str, parameters: tuple[ir.Parameter, ...], read: ast.Read, scope: Scope
+) -> ir.ReadIR:
     clauses = check_clauses(read.clauses, scope)
     warn_cartesian_product(read.clauses, scope)
     columns = check_columns(read, scope)
@@ -276,7 +260,7 @@ def _check_read(name: str, parameters: tuple[Parameter, ...], read: Read, scope:
     ranking, order = (None, ()) if columns is None else check_order(read, columns, scope)
     # Lowering requires that every variable is bound, which errors may have prevented.
     pipeline = () if scope.diagnostics.error_count else lower_clauses(clauses)
-    return ReadIR(
+    return ir.ReadIR(
         name,
         parameters,
         pipeline,
@@ -289,7 +273,7 @@ def _check_read(name: str, parameters: tuple[Parameter, ...], read: Read, scope:
     )
 
 
-def _check_annotations(query: QuerySyntax, diagnostics: Diagnostics) -> dict[str, str]:
+def _check_annotations(query: ast.QuerySyntax, diagnostics: Diagnostics) -> dict[str, str]:
     texts: dict[str, str] = {}
     for each in query.annotations:
         word = each.name.text
@@ -303,23 +287,25 @@ def _check_annotations(query: QuerySyntax, diagnostics: Diagnostics) -> dict[str
     return texts
 
 
-def _check_parameters(query: QuerySyntax, diagnostics: Diagnostics) -> tuple[Parameter, ...]:
+def _check_parameters(query: ast.QuerySyntax, diagnostics: Diagnostics) -> tuple[ir.Parameter, ...]:
     # Of two declarations of one name the last one takes effect, as in the reference.
-    parameters: dict[str, Parameter] = {}
+    parameters: dict[str, ir.Parameter] = {}
     for each in query.parameters:
         type = _check_parameter_type(each, diagnostics)
         if each.variable.name == NOW_PARAMETER:
             problem = f"the name `${NOW_PARAMETER}` is reserved; now() gives its value"
             diagnostics.error("T33", problem, each.variable.span)
-        elif type is not None and type.is_blob and isinstance(query.body, Read):
+        elif type is not None and type.is_blob and isinstance(query.body, ast.Read):
             problem = f"`${each.variable.name}` is a Blob, which no read can use"
             diagnostics.error("T24", problem, each.type.span)
         elif type is not None:
-            parameters[each.variable.name] = Parameter(each.variable.name, type)
+            parameters[each.variable.name] = ir.Parameter(each.variable.name, type)
     return tuple(parameters.values())
 
 
-def _check_parameter_type(each: ParameterSyntax, diagnostics: Diagnostics) -> PropertyType | None:
+def _check_parameter_type(
+    each: ast.ParameterSyntax, diagnostics: Diagnostics
+) -> PropertyType | None:
     word, dimension = each.type.text, each.dimension
     if word == "Vector" and each.is_list:
         problem = "a list of Vector is not supported"

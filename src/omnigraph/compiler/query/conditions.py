@@ -12,13 +12,6 @@ from dataclasses import dataclass
 from omnigraph.compiler import ir
 from omnigraph.compiler.parser import Literal
 from omnigraph.compiler.query import ast
-from omnigraph.compiler.query.ast import (
-    BooleanCondition,
-    Call,
-    Expression,
-    PropertyAccess,
-    Variable,
-)
 from omnigraph.compiler.query.expressions import (
     Scope,
     advise_declaration,
@@ -47,7 +40,7 @@ _USAGE_BY_FUNCTION = {
 }
 
 
-def check_text_match(call: Call, scope: Scope, *, is_negated: bool) -> ir.TextMatch | None:
+def check_text_match(call: ast.Call, scope: Scope, *, is_negated: bool) -> ir.TextMatch | None:
     """Check a `search`, `match_text` or `fuzzy` as a condition."""
     function = ir.TextFunction(call.function.text)
     code = "T20" if function is ir.TextFunction.MATCH_TEXT else "T19"
@@ -65,7 +58,7 @@ def check_text_match(call: Call, scope: Scope, *, is_negated: bool) -> ir.TextMa
     return None if searched is None else ir.TextMatch(function, *searched, edits, is_negated)
 
 
-def check_ranking(call: Call, scope: Scope) -> ir.Ranking | None:
+def check_ranking(call: ast.Call, scope: Scope) -> ir.Ranking | None:
     """Check a `nearest`, `bm25` or `rrf`."""
     match call.function.text:
         case "nearest":
@@ -81,7 +74,7 @@ def variable_of(ranking: ir.Ranking) -> str:
     return variable_of(ranking.primary) if isinstance(ranking, ir.Rrf) else ranking.field.variable
 
 
-def _check_nearest(call: Call, scope: Scope) -> ir.Nearest | None:
+def _check_nearest(call: ast.Call, scope: Scope) -> ir.Nearest | None:
     if not _has_arity(call, 2, 2, scope):
         return None
     written_field, written_query = call.arguments
@@ -118,14 +111,14 @@ def _is_vector_query(query: ir.Given, vector: Vector) -> bool:
             return False
 
 
-def _check_bm25(call: Call, scope: Scope) -> ir.Bm25 | None:
+def _check_bm25(call: ast.Call, scope: Scope) -> ir.Bm25 | None:
     if not _has_arity(call, 2, 2, scope):
         return None
     searched = _check_text(call, scope, "T20")
     return None if searched is None else ir.Bm25(*searched)
 
 
-def _check_rrf(call: Call, scope: Scope) -> ir.Rrf | None:
+def _check_rrf(call: ast.Call, scope: Scope) -> ir.Rrf | None:
     if not _has_arity(call, 2, 3, scope):
         return None
     arms = [_check_arm(each, scope) for each in call.arguments[:2]]
@@ -142,12 +135,12 @@ def _check_rrf(call: Call, scope: Scope) -> ir.Rrf | None:
     return ir.Rrf(primary, secondary, k)
 
 
-def _check_arm(written: Expression, scope: Scope) -> ir.Nearest | ir.Bm25 | None:
-    if isinstance(written, Call) and written.function.text == "nearest":
+def _check_arm(written: ast.Expression, scope: Scope) -> ir.Nearest | ir.Bm25 | None:
+    if isinstance(written, ast.Call) and written.function.text == "nearest":
         return _check_nearest(written, scope)
-    if isinstance(written, Call) and written.function.text == "bm25":
+    if isinstance(written, ast.Call) and written.function.text == "bm25":
         return _check_bm25(written, scope)
-    if isinstance(written, Call) and written.function.text not in RANKINGS | TEXT_FUNCTIONS:
+    if isinstance(written, ast.Call) and written.function.text not in RANKINGS | TEXT_FUNCTIONS:
         report_unknown_function(written, scope)
     else:
         problem = "rrf() fuses nearest() and bm25() only"
@@ -156,7 +149,7 @@ def _check_arm(written: Expression, scope: Scope) -> ir.Nearest | ir.Bm25 | None
     return None
 
 
-def _has_arity(call: Call, least: int, most: int, scope: Scope) -> bool:
+def _has_arity(call: ast.Call, least: int, most: int, scope: Scope) -> bool:
     fits = least <= len(call.arguments) <= most and not call.has_star and not call.is_distinct
     if not fits:
         usage = _USAGE_BY_FUNCTION[call.function.text]
@@ -165,21 +158,23 @@ def _has_arity(call: Call, least: int, most: int, scope: Scope) -> bool:
     return fits
 
 
-def _check_field(written: Expression, scope: Scope, code: str) -> ir.PropertyValue | None:
-    variable = written.variable if isinstance(written, PropertyAccess) else written
-    bound = scope.variables.get(variable.name) if isinstance(variable, Variable) else None
+def _check_field(written: ast.Expression, scope: Scope, code: str) -> ir.PropertyValue | None:
+    variable = written.variable if isinstance(written, ast.PropertyAccess) else written
+    bound = scope.variables.get(variable.name) if isinstance(variable, ast.Variable) else None
     if bound is not None and isinstance(bound.type, EdgeType):
         problem = "only nodes can be searched, and this variable is bound to an edge"
         scope.diagnostics.error("T23", problem, written.span)
         return None
-    if not isinstance(written, PropertyAccess):
+    if not isinstance(written, ast.PropertyAccess):
         problem = "the first argument must be a property, like `$v.name`"
         scope.diagnostics.error(code, problem, written.span)
         return None
     return resolve_property(written, scope)
 
 
-def _check_text(call: Call, scope: Scope, code: str) -> tuple[ir.PropertyValue, ir.Given] | None:
+def _check_text(
+    call: ast.Call, scope: Scope, code: str
+) -> tuple[ir.PropertyValue, ir.Given] | None:
     """The searched property and the text to search for."""
     written_field, written_query = call.arguments[:2]
     field = _check_field(written_field, scope, code)
@@ -203,7 +198,7 @@ def _check_text(call: Call, scope: Scope, code: str) -> tuple[ir.PropertyValue, 
 
 
 def _check_integer(
-    written: Expression, scope: Scope, code: str, *, minimum: int
+    written: ast.Expression, scope: Scope, code: str, *, minimum: int
 ) -> ir.Given | None:
     count = resolve_constant(written, scope, code=code)
     if count is None:
@@ -218,7 +213,7 @@ def _check_integer(
     return count
 
 
-Resolve = Callable[[Expression, Scope], ir.Operand | None]
+Resolve = Callable[[ast.Expression, Scope], ir.Operand | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +230,7 @@ PATTERN_SIDES = Sides(resolve_operand, resolve_operand)
 def check_condition(written: ast.Condition, scope: Scope, sides: Sides) -> ir.Condition | None:
     """The typed condition, or `None` after reporting why it is invalid."""
     match written:
-        case BooleanCondition(conditions=conditions, is_disjunction=is_disjunction):
+        case ast.BooleanCondition(conditions=conditions, is_disjunction=is_disjunction):
             checked = [check_condition(each, scope, sides) for each in conditions]
             found = tuple(each for each in checked if each is not None)
             if len(found) < len(checked):
@@ -250,13 +245,13 @@ def check_condition(written: ast.Condition, scope: Scope, sides: Sides) -> ir.Co
                 scope.diagnostics.error("T7", problem, operand.span)
                 return None
             return None if tested is None else ir.NullTest(tested, is_negated)
-        case Call():
+        case ast.Call():
             return _check_call(written, scope)
         case ast.Comparison():
             return _check_comparison(written, scope, sides)
 
 
-def _check_call(call: Call, scope: Scope) -> ir.Condition | None:
+def _check_call(call: ast.Call, scope: Scope) -> ir.Condition | None:
     if call.function.text in TEXT_FUNCTIONS:
         return check_text_match(call, scope, is_negated=False)
     if call.function.text in RANKINGS:
@@ -271,7 +266,7 @@ def _check_call(call: Call, scope: Scope) -> ir.Condition | None:
 
 
 def _check_comparison(written: ast.Comparison, scope: Scope, sides: Sides) -> ir.Condition | None:
-    if isinstance(written.left, Call) and written.left.function.text in TEXT_FUNCTIONS:
+    if isinstance(written.left, ast.Call) and written.left.function.text in TEXT_FUNCTIONS:
         return _check_text_truth(written.left, written, scope)
     left, right = sides.left(written.left, scope), sides.right(written.right, scope)
     if left is None or right is None:
@@ -288,7 +283,7 @@ def _check_comparison(written: ast.Comparison, scope: Scope, sides: Sides) -> ir
     return None
 
 
-def _check_text_truth(call: Call, written: ast.Comparison, scope: Scope) -> ir.TextMatch | None:
+def _check_text_truth(call: ast.Call, written: ast.Comparison, scope: Scope) -> ir.TextMatch | None:
     """Check `search(…) = false` and similar comparisons of a text predicate."""
     operator, right = written.operator.text, written.right
     if (

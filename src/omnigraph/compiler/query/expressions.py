@@ -17,13 +17,7 @@ from itertools import chain
 from omnigraph.compiler import ir
 from omnigraph.compiler.diagnostics import Diagnostics, advise_name
 from omnigraph.compiler.parser import Literal, Name
-from omnigraph.compiler.query.ast import (
-    Call,
-    Expression,
-    ListLiteral,
-    PropertyAccess,
-    Variable,
-)
+from omnigraph.compiler.query import ast
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType
 from omnigraph.model.names import find_near_name
 from omnigraph.model.source import Span
@@ -116,14 +110,14 @@ class Scope:
             if name not in self.variables and name not in self.parameters:
                 self.hidden.setdefault(name, block)
 
-    def break_off(self, *variables: Variable | None) -> None:
+    def break_off(self, *variables: ast.Variable | None) -> None:
         """Record the names that a rejected clause or parameter leaves undefined."""
         names = (variable.name for variable in variables if variable is not None)
         self.broken.update(
             name for name in names if name not in self.variables and name not in self.parameters
         )
 
-    def report_unbound(self, code: str, variable: Variable) -> None:
+    def report_unbound(self, code: str, variable: ast.Variable) -> None:
         """Report a variable that no earlier clause binds."""
         name = variable.name
         if name in self.broken:
@@ -153,24 +147,24 @@ _TYPE_BY_CLASS: dict[type, PropertyType] = {bool: BOOL, int: I64, float: F64, st
 """The types of literals; the type of null is unknown."""
 
 
-def read_literal(written: Expression, diagnostics: Diagnostics) -> ir.Constant | None:
+def read_literal(written: ast.Expression, diagnostics: Diagnostics) -> ir.Constant | None:
     """The constant that an expression denotes, or `None` if it is not a constant or is invalid."""
     match written:
         case Literal(value=value):
             return ir.Constant(value, _TYPE_BY_CLASS.get(type(value)))
-        case ListLiteral():
+        case ast.ListLiteral():
             return _read_list(written, diagnostics)
-        case Call(function=function) if function.text in TEMPORAL_FUNCTIONS:
+        case ast.Call(function=function) if function.text in TEMPORAL_FUNCTIONS:
             return _read_temporal(written, diagnostics)
         case _:
             return None
 
 
-def is_literal(written: Expression) -> bool:
+def is_literal(written: ast.Expression) -> bool:
     """Whether an expression is a literal constant."""
-    if isinstance(written, Call):
+    if isinstance(written, ast.Call):
         return written.function.text in TEMPORAL_FUNCTIONS
-    return isinstance(written, Literal | ListLiteral)
+    return isinstance(written, Literal | ast.ListLiteral)
 
 
 def find_value_error(value: ir.Value, type: PropertyType) -> str | None:
@@ -298,11 +292,11 @@ def describe_value(value: ir.Value) -> str:
             return str(value)
 
 
-def _read_list(written: ListLiteral, diagnostics: Diagnostics) -> ir.Constant | None:
+def _read_list(written: ast.ListLiteral, diagnostics: Diagnostics) -> ir.Constant | None:
     values: list[ir.Value] = []
     types: list[PropertyType] = []
     for each in written.elements:
-        if isinstance(each, ListLiteral):
+        if isinstance(each, ast.ListLiteral):
             diagnostics.error("T32", "a list cannot hold a list", each.span)
             return None
         constant = read_literal(each, diagnostics)
@@ -332,11 +326,11 @@ def _common_element(types: list[PropertyType]) -> Scalar | Vector | None:
     return Scalar.F64 if elements <= NUMBERS and elements & FLOATS else None
 
 
-def _read_temporal(written: Call, diagnostics: Diagnostics) -> ir.Constant | None:
+def _read_temporal(written: ast.Call, diagnostics: Diagnostics) -> ir.Constant | None:
     word = written.function.text
     type = DATE if word == "date" else DATETIME
     match written:
-        case Call(
+        case ast.Call(
             arguments=[Literal(value=str() as text, span=span)], has_star=False, is_distinct=False
         ):
             try:
@@ -356,26 +350,26 @@ FUNCTIONS = (
 )  # fmt: skip
 
 
-def resolve_operand(written: Expression, scope: Scope) -> ir.Operand | None:
+def resolve_operand(written: ast.Expression, scope: Scope) -> ir.Operand | None:
     """The operand that an expression denotes in a comparison or a projection."""
     match written:
-        case PropertyAccess():
+        case ast.PropertyAccess():
             return resolve_property(written, scope)
-        case Variable():
+        case ast.Variable():
             return _resolve_variable(written, scope)
-        case Literal() | ListLiteral():
+        case Literal() | ast.ListLiteral():
             return read_literal(written, scope.diagnostics)
         case Name():
             _report_bare_word(written, scope)
             return None
-        case Call():
+        case ast.Call():
             return _resolve_call(written, scope)
 
 
-def resolve_constant(written: Expression, scope: Scope, *, code: str) -> ir.Given | None:
+def resolve_constant(written: ast.Expression, scope: Scope, *, code: str) -> ir.Given | None:
     """The value of an expression that does not depend on a row; anything else is reported."""
     match written:
-        case Variable(name=name, span=span):
+        case ast.Variable(name=name, span=span):
             if name in scope.parameters:
                 return ir.ParameterValue(name, scope.parameters[name])
             if name in scope.variables:
@@ -384,21 +378,21 @@ def resolve_constant(written: Expression, scope: Scope, *, code: str) -> ir.Give
             else:
                 report_undeclared(written, scope, code)
             return None
-        case PropertyAccess(span=span):
+        case ast.PropertyAccess(span=span):
             problem = "a literal or parameter is needed here, not a property"
             scope.diagnostics.error(code, problem, span, _ADVICE_ON_PROPERTY_BY_CODE.get(code))
             return None
         case Name():
             _report_bare_word(written, scope)
             return None
-        case Literal() | ListLiteral():
+        case Literal() | ast.ListLiteral():
             return read_literal(written, scope.diagnostics)
-        case Call():
+        case ast.Call():
             operand = _resolve_call(written, scope)
             return operand if isinstance(operand, ir.Constant | ir.Now) else None
 
 
-def resolve_property(written: PropertyAccess, scope: Scope) -> ir.PropertyValue | None:
+def resolve_property(written: ast.PropertyAccess, scope: Scope) -> ir.PropertyValue | None:
     """The property that `$variable.property` denotes."""
     variable, name = written.variable, written.property
     bound = scope.variables.get(variable.name)
@@ -470,7 +464,7 @@ def advise_declaration(given: ir.Operand, needed: PropertyType) -> str | None:
             return None
 
 
-def _resolve_variable(variable: Variable, scope: Scope) -> ir.Operand | None:
+def _resolve_variable(variable: ast.Variable, scope: Scope) -> ir.Operand | None:
     name = variable.name
     # Where a value is expected, a parameter hides a bound variable of the same name.
     if name in scope.parameters:
@@ -486,7 +480,7 @@ def _resolve_variable(variable: Variable, scope: Scope) -> ir.Operand | None:
     return ir.EntityId(name, bound.type.kind, bound.type.name, bound.is_optional)
 
 
-def _resolve_call(call: Call, scope: Scope) -> ir.Operand | None:
+def _resolve_call(call: ast.Call, scope: Scope) -> ir.Operand | None:
     name = call.function.text
     if is_literal(call):
         return read_literal(call, scope.diagnostics)
@@ -503,7 +497,7 @@ def _resolve_call(call: Call, scope: Scope) -> ir.Operand | None:
     return None
 
 
-def report_unknown_function(call: Call, scope: Scope) -> None:
+def report_unknown_function(call: ast.Call, scope: Scope) -> None:
     """Report a call of an unknown function."""
     name = call.function
     near = find_near_name(name.text, FUNCTIONS)
@@ -545,7 +539,7 @@ def _report_bare_word(word: Name, scope: Scope) -> None:
     scope.diagnostics.error("T31", f"`{word.text}` is not a value", word.span, advice)
 
 
-def report_undeclared(variable: Variable, scope: Scope, code: str) -> None:
+def report_undeclared(variable: ast.Variable, scope: Scope, code: str) -> None:
     """Report a variable that would have to be a parameter and is not declared as one."""
     if variable.name in scope.broken:
         return

@@ -15,18 +15,7 @@ from enum import Enum, auto
 from functools import reduce
 from typing import Protocol, Self, TypeVar
 
-from omnigraph.compiler.ir import (
-    Comparator,
-    Comparison,
-    Constant,
-    EntityId,
-    Given,
-    Now,
-    NullTest,
-    ParameterValue,
-    PropertyValue,
-    Value,
-)
+from omnigraph.compiler import ir
 from omnigraph.model.types import DATETIME, STRING, PropertyType
 
 
@@ -70,38 +59,38 @@ class InText:
 
 Rule = InOrder | InList | InText
 
-RULE_BY_COMPARATOR: Mapping[Comparator, Rule] = {
-    Comparator.EQ: InOrder(frozenset({Order.EQUAL})),
-    Comparator.NE: InOrder(frozenset({Order.LESS, Order.GREATER, Order.UNORDERED})),
-    Comparator.LT: InOrder(frozenset({Order.LESS})),
-    Comparator.LE: InOrder(frozenset({Order.LESS, Order.EQUAL})),
-    Comparator.GT: InOrder(frozenset({Order.GREATER})),
-    Comparator.GE: InOrder(frozenset({Order.GREATER, Order.EQUAL})),
-    Comparator.LIST_CONTAINS: InList(is_list_left=True),
-    Comparator.IN: InList(is_list_left=False),
-    Comparator.STRING_CONTAINS: InText(is_prefix=False),
-    Comparator.STARTS_WITH: InText(is_prefix=True),
+RULE_BY_COMPARATOR: Mapping[ir.Comparator, Rule] = {
+    ir.Comparator.EQ: InOrder(frozenset({Order.EQUAL})),
+    ir.Comparator.NE: InOrder(frozenset({Order.LESS, Order.GREATER, Order.UNORDERED})),
+    ir.Comparator.LT: InOrder(frozenset({Order.LESS})),
+    ir.Comparator.LE: InOrder(frozenset({Order.LESS, Order.EQUAL})),
+    ir.Comparator.GT: InOrder(frozenset({Order.GREATER})),
+    ir.Comparator.GE: InOrder(frozenset({Order.GREATER, Order.EQUAL})),
+    ir.Comparator.LIST_CONTAINS: InList(is_list_left=True),
+    ir.Comparator.IN: InList(is_list_left=False),
+    ir.Comparator.STRING_CONTAINS: InText(is_prefix=False),
+    ir.Comparator.STARTS_WITH: InText(is_prefix=True),
 }
 
 OPERATOR_BY_COMPARATOR = {
-    Comparator.EQ: operator.eq,
-    Comparator.NE: operator.ne,
-    Comparator.LT: operator.lt,
-    Comparator.LE: operator.le,
-    Comparator.GT: operator.gt,
-    Comparator.GE: operator.ge,
+    ir.Comparator.EQ: operator.eq,
+    ir.Comparator.NE: operator.ne,
+    ir.Comparator.LT: operator.lt,
+    ir.Comparator.LE: operator.le,
+    ir.Comparator.GT: operator.gt,
+    ir.Comparator.GE: operator.ge,
 }
 """The Python operators of the comparators that depend on order, for values and for columns."""
 
-MIRRORED: Mapping[Comparator, Comparator] = {
-    Comparator.EQ: Comparator.EQ,
-    Comparator.NE: Comparator.NE,
-    Comparator.LT: Comparator.GT,
-    Comparator.LE: Comparator.GE,
-    Comparator.GT: Comparator.LT,
-    Comparator.GE: Comparator.LE,
-    Comparator.IN: Comparator.LIST_CONTAINS,
-    Comparator.LIST_CONTAINS: Comparator.IN,
+MIRRORED: Mapping[ir.Comparator, ir.Comparator] = {
+    ir.Comparator.EQ: ir.Comparator.EQ,
+    ir.Comparator.NE: ir.Comparator.NE,
+    ir.Comparator.LT: ir.Comparator.GT,
+    ir.Comparator.LE: ir.Comparator.GE,
+    ir.Comparator.GT: ir.Comparator.LT,
+    ir.Comparator.GE: ir.Comparator.LE,
+    ir.Comparator.IN: ir.Comparator.LIST_CONTAINS,
+    ir.Comparator.LIST_CONTAINS: ir.Comparator.IN,
 }
 """The comparator that applies when the two sides are exchanged; text searches have none."""
 
@@ -114,7 +103,7 @@ def select(orders: frozenset[Order], mask_by_order: Mapping[Order, Mask]) -> Mas
     return ~reduce(operator.or_, others)
 
 
-def compare_values(left: Value, comparator: Comparator, right: Value) -> bool:
+def compare_values(left: ir.Value, comparator: ir.Comparator, right: ir.Value) -> bool:
     """Whether a comparison of two values holds."""
     if left is None or right is None:
         return False
@@ -122,7 +111,7 @@ def compare_values(left: Value, comparator: Comparator, right: Value) -> bool:
         case InList(is_list_left):
             elements, value = (left, right) if is_list_left else (right, left)
             assert isinstance(elements, tuple)
-            return any(compare_values(each, Comparator.EQ, value) for each in elements)
+            return any(compare_values(each, ir.Comparator.EQ, value) for each in elements)
         case InText(is_prefix):
             assert isinstance(left, str)
             assert isinstance(right, str)
@@ -133,7 +122,9 @@ def compare_values(left: Value, comparator: Comparator, right: Value) -> bool:
             return holds
 
 
-def row_operands(condition: Comparison | NullTest) -> tuple[PropertyValue | EntityId, ...]:
+def row_operands(
+    condition: ir.Comparison | ir.NullTest,
+) -> tuple[ir.PropertyValue | ir.EntityId, ...]:
     """The operands of a condition that depend on a row.
 
     With two of them, an executor compares two columns. Otherwise `bind` turns the condition into
@@ -141,37 +132,37 @@ def row_operands(condition: Comparison | NullTest) -> tuple[PropertyValue | Enti
     """
     operands = (
         (condition.operand,)
-        if isinstance(condition, NullTest)
+        if isinstance(condition, ir.NullTest)
         else (condition.left, condition.right)
     )
-    return tuple(each for each in operands if isinstance(each, PropertyValue | EntityId))
+    return tuple(each for each in operands if isinstance(each, ir.PropertyValue | ir.EntityId))
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
     """The inputs that do not depend on a row: parameter values and the time of the query."""
 
-    values: Mapping[str, Value]
+    values: Mapping[str, ir.Value]
     now: datetime
 
-    def value_of(self, given: Given) -> Value:
+    def value_of(self, given: ir.Given) -> ir.Value:
         """The value of a parameter, a literal or `now()`, which is truncated to milliseconds."""
         match given:
-            case ParameterValue(name):
+            case ir.ParameterValue(name):
                 return self.values[name]
-            case Constant(value):
+            case ir.Constant(value):
                 return value
-            case Now():
+            case ir.Now():
                 return self.now.replace(microsecond=self.now.microsecond // 1000 * 1000)
 
 
-def type_of(given: Given) -> PropertyType:
+def type_of(given: ir.Given) -> PropertyType:
     """The type of a value that does not depend on a row."""
     match given:
-        case ParameterValue(type=type):
+        case ir.ParameterValue(type=type):
             return type
-        case Constant(type=type):
+        case ir.Constant(type=type):
             # The type of `null` is unknown, and any type works.
             return STRING if type is None else type
-        case Now():
+        case ir.Now():
             return DATETIME

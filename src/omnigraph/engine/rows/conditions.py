@@ -18,25 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.compiler import ir
 from omnigraph.compiler.compile import compile_mutation
-from omnigraph.compiler.ir import (
-    AllOf,
-    AnyOf,
-    Comparator,
-    Comparison,
-    Condition,
-    Constant,
-    Delete,
-    EntityId,
-    MutationIR,
-    Now,
-    NullTest,
-    ParameterValue,
-    PropertyValue,
-    SameEntity,
-    TextMatch,
-    Value,
-)
 from omnigraph.engine.rows.comparisons import (
     MIRRORED,
     RULE_BY_COMPARATOR,
@@ -163,8 +146,8 @@ class Compare:
     """A comparison of a scalar column with one value: `=`, `!=`, `<`, `<=`, `>` or `>=`."""
 
     column: Column
-    comparator: Comparator
-    value: Value
+    comparator: ir.Comparator
+    value: ir.Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +155,7 @@ class OneOf:
     """A scalar column that holds one of some values; there is at least one."""
 
     column: Column
-    values: tuple[Value, ...]
+    values: tuple[ir.Value, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +163,7 @@ class HasElement:
     """A list column that holds a value."""
 
     column: Column
-    value: Value
+    value: ir.Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +190,7 @@ NEVER = Or(())
 # Binding
 
 
-def bind(condition: Condition, *, kind: TypeKind, inputs: Inputs) -> BoundCondition:
+def bind(condition: ir.Condition, *, kind: TypeKind, inputs: Inputs) -> BoundCondition:
     """The condition with its parameters and `now()` replaced by values of the columns' types.
 
     No comparison may have columns of the row on both sides. `kind` is the kind of the row's type:
@@ -231,33 +214,33 @@ class _Binder:
     kind: TypeKind
     inputs: Inputs
 
-    def bind(self, condition: Condition) -> BoundCondition:
+    def bind(self, condition: ir.Condition) -> BoundCondition:
         match condition:
-            case AllOf(conditions):
+            case ir.AllOf(conditions):
                 return join_conditions(And, map(self.bind, conditions))
-            case AnyOf(conditions):
+            case ir.AnyOf(conditions):
                 return join_conditions(Or, map(self.bind, conditions))
-            case NullTest(PropertyValue(property=name), is_negated):
+            case ir.NullTest(ir.PropertyValue(property=name), is_negated):
                 column = self._column_name(name)
                 return IsPresent(column) if is_negated else IsNull(column)
-            case NullTest(EntityId(), is_negated):
+            case ir.NullTest(ir.EntityId(), is_negated):
                 return IsPresent("id") if is_negated else IsNull("id")
-            case NullTest(ParameterValue() | Constant() | Now() as given, is_negated):
+            case ir.NullTest(ir.ParameterValue() | ir.Constant() | ir.Now() as given, is_negated):
                 return ALWAYS if (self.inputs.value_of(given) is None) != is_negated else NEVER
-            case NullTest():
+            case ir.NullTest():
                 raise AssertionError(f"{condition} has an unknown operand")
-            case Comparison():
+            case ir.Comparison():
                 return self._bind_comparison(condition)
-            case SameEntity() | TextMatch():
+            case ir.SameEntity() | ir.TextMatch():
                 raise AssertionError(f"{condition} is not about the columns of one row")
 
-    def _bind_comparison(self, comparison: Comparison) -> BoundCondition:
+    def _bind_comparison(self, comparison: ir.Comparison) -> BoundCondition:
         left, comparator, right = comparison.left, comparison.comparator, comparison.right
-        if isinstance(left, PropertyValue):
-            assert not isinstance(right, PropertyValue), "both sides of a comparison are columns"
+        if isinstance(left, ir.PropertyValue):
+            assert not isinstance(right, ir.PropertyValue), "both sides of a comparison are columns"
             return _bind_comparison(self._column(left), comparator, self.inputs.value_of(right))
         value = self.inputs.value_of(left)
-        if isinstance(right, PropertyValue):
+        if isinstance(right, ir.PropertyValue):
             column, rule = self._column(right), RULE_BY_COMPARATOR[comparator]
             if not isinstance(rule, InText):
                 return _bind_comparison(column, MIRRORED[comparator], value)
@@ -266,7 +249,7 @@ class _Binder:
         holds = compare_values(value, comparator, self.inputs.value_of(right))
         return ALWAYS if holds else NEVER
 
-    def _column(self, operand: PropertyValue) -> Column:
+    def _column(self, operand: ir.PropertyValue) -> Column:
         element = operand.type.element
         assert isinstance(element, Scalar), "vectors are not compared"
         return Column(self._column_name(operand.property), element)
@@ -288,7 +271,7 @@ def join_conditions(
     return parts[0] if len(parts) == 1 else kind(tuple(parts))
 
 
-def _bind_comparison(column: Column, comparator: Comparator, value: Value) -> BoundCondition:
+def _bind_comparison(column: Column, comparator: ir.Comparator, value: ir.Value) -> BoundCondition:
     if value is None:
         return NEVER
     match RULE_BY_COMPARATOR[comparator]:
@@ -296,11 +279,11 @@ def _bind_comparison(column: Column, comparator: Comparator, value: Value) -> Bo
             assert isinstance(value, str)
             return HasText(column.name, value, is_prefix)
         case InList(is_list_left=True):
-            element = _bind_comparison(column, Comparator.EQ, value)
+            element = _bind_comparison(column, ir.Comparator.EQ, value)
             return HasElement(column, element.value) if isinstance(element, Compare) else NEVER
         case InList():
             assert isinstance(value, tuple)
-            found = (_bind_comparison(column, Comparator.EQ, each) for each in value)
+            found = (_bind_comparison(column, ir.Comparator.EQ, each) for each in value)
             values = dict.fromkeys(each.value for each in found if isinstance(each, Compare))
             return OneOf(column, tuple(values)) if values else NEVER
         case InOrder(orders) if column.scalar in NUMBERS:
@@ -309,14 +292,14 @@ def _bind_comparison(column: Column, comparator: Comparator, value: Value) -> Bo
         case InOrder() if column.scalar is Scalar.BOOL:
             matching = [each for each in (False, True) if compare_values(each, comparator, value)]
             if len(matching) == 1:
-                return Compare(column, Comparator.EQ, matching[0])
+                return Compare(column, ir.Comparator.EQ, matching[0])
             return IsPresent(column.name) if matching else NEVER
         case InOrder():
             return Compare(column, comparator, value)
 
 
 def _compare_number(
-    column: Column, comparator: Comparator, orders: frozenset[Order], constant: int | float
+    column: Column, comparator: ir.Comparator, orders: frozenset[Order], constant: int | float
 ) -> BoundCondition:
     if isinstance(constant, float) and math.isnan(constant):
         return IsPresent(column.name) if Order.UNORDERED in orders else NEVER
@@ -328,9 +311,9 @@ def _compare_number(
         case True, True:
             return IsPresent(column.name)
         case True, False if bounds.below is not None:
-            return Compare(column, Comparator.LE, bounds.below)
+            return Compare(column, ir.Comparator.LE, bounds.below)
         case False, True if bounds.above is not None:
-            return Compare(column, Comparator.GE, bounds.above)
+            return Compare(column, ir.Comparator.GE, bounds.above)
         case _:
             return NEVER
 
@@ -351,17 +334,17 @@ def _nesting_of(bound: BoundCondition) -> int:
 
 def compile_row_condition(
     text: str, declared: NodeType | EdgeType, *, catalog: Catalog, parameters: str
-) -> Condition:
+) -> ir.Condition:
     """Compile a text to a condition on the rows of a type.
 
     `parameters` declares the parameters that the text may use, as in a query. Raises `CompileError`
     if the text is invalid, and `InvalidValueError` if it is more than one condition.
     """
     written = f"query rows({parameters}) {{ delete {declared.name} where\n{text}\n}}"
-    ir = compile_mutation(Source("<where>", written), _alone(declared, catalog), name=None).ir
-    assert isinstance(ir, MutationIR), "a read would not have been compiled"
-    match ir.operations:
-        case (Delete(condition=condition),):
+    compiled = compile_mutation(Source("<where>", written), _alone(declared, catalog), name=None)
+    assert isinstance(compiled.ir, ir.MutationIR), "a read would not have been compiled"
+    match compiled.ir.operations:
+        case (ir.Delete(condition=condition),):
             return condition
         case _:
             raise InvalidValueError(
@@ -453,7 +436,7 @@ def _mark_lists(lists: pa.ListArray, element: pa.Scalar) -> Marks:
     return marks
 
 
-def _values_of(column: Column, values: tuple[Value, ...]) -> pa.Array:
+def _values_of(column: Column, values: tuple[ir.Value, ...]) -> pa.Array:
     return column_of(values, PropertyType(column.scalar), subject=column.name)
 
 
@@ -480,7 +463,7 @@ def to_predicate(bound: BoundCondition) -> Predicate:
             return predicates.Or(tuple(map(to_predicate, conditions)))
 
 
-def _stored(column: Column, value: Value) -> tuple[StoredScalar, pa.DataType]:
+def _stored(column: Column, value: ir.Value) -> tuple[StoredScalar, pa.DataType]:
     stored = to_stored(value)
     assert isinstance(stored, StoredScalar), "a column is compared with scalars"
     return stored, arrow_type(PropertyType(column.scalar))
