@@ -36,7 +36,6 @@ from omnigraph.storage.lance.timestamps import read_batches
 from omnigraph.storage.ports import (
     DeltaPart,
     DeltaParts,
-    FollowedDelta,
     ObjectStore,
     TableDelta,
     TablePart,
@@ -246,35 +245,10 @@ def find_delta(
     deletions: Deletions,
     places: RowAddressCache,
 ) -> TableDelta:
-    """The rows that only one of two versions has at their address."""
+    """The rows that only one of two versions has at their address, with these addresses."""
     deleted, added = _find_lone(old, new, deletions)
     reader = _Reader(columns, deletions.path, places)
-    return TableDelta(
-        deleted=reader.read(deleted).select(reader.known(old)),
-        added=reader.read(added).select(reader.known(new)),
-    )
-
-
-def follow_delta(
-    old: LanceDataset,
-    new: LanceDataset,
-    *,
-    base: LanceDataset,
-    columns: Sequence[str],
-    deletions: Deletions,
-    places: RowAddressCache,
-) -> FollowedDelta:
-    """The same, with the positions of the deleted rows in a scan of `base`."""
-    deleted, added = _find_lone(old, new, deletions)
-    reader = _Reader(columns, deletions.path, places)
-    rows = reader.read(deleted)
-    return FollowedDelta(
-        TableDelta(
-            deleted=rows.select(reader.known(old)),
-            added=reader.read(added).select(reader.known(new)),
-        ),
-        _find_positions(rows[ADDRESS].to_numpy(), at=old, base=base, deletions=deletions),
-    )
+    return TableDelta(reader.read(deleted), reader.read(added))
 
 
 def _find_lone(old: LanceDataset, new: LanceDataset, deletions: Deletions) -> tuple[_Lone, _Lone]:
@@ -295,7 +269,7 @@ def _find_lone(old: LanceDataset, new: LanceDataset, deletions: Deletions) -> tu
     )
 
 
-def _find_positions(
+def find_positions(
     addresses: Offsets, *, at: LanceDataset, base: LanceDataset, deletions: Deletions
 ) -> Positions:
     """The position in a scan of `base` of each row at an address of `at`; -1 if it has none."""
@@ -392,13 +366,9 @@ class _Reader:
     path: str
     places: RowAddressCache
 
-    def known(self, table: LanceDataset) -> list[str]:
-        """The columns to read that a version has."""
-        return [name for name in self.columns if name in table.schema.names]
-
     def read(self, lone: _Lone) -> pa.Table:
         """The rows that only one version has, with their addresses."""
-        known = self.known(lone.table)
+        known = [name for name in self.columns if name in lone.table.schema.names]
         parts = []
         if lone.fragments:
             ordered = sorted(lone.fragments, key=lambda each: each.fragment_id)

@@ -169,23 +169,27 @@ class LanceTables:
     ) -> TableDelta:
         assert old.ref.path == new.ref.path, "a delta is between versions of one table"
         with self._reading(old) as before, self._reading(new) as after:
-            deletions = delta.Deletions(old.ref.path, self._files)
-            found = delta.find_delta(
-                before, after, columns=columns, deletions=deletions, places=self._places
-            )
-            return TableDelta(deleted=read_rows(found.deleted), added=read_rows(found.added))
+            return _without_addresses(self._find_delta(old.ref.path, before, after, columns))
 
     def follow_delta(
         self, old: TableVersion, new: TableVersion, *, base: TableVersion, columns: Sequence[str]
     ) -> FollowedDelta:
         assert old.ref.path == new.ref.path == base.ref.path, "versions of one table"
         with self._reading(old) as before, self._reading(new) as after, self._reading(base) as own:
-            deletions = delta.Deletions(old.ref.path, self._files)
-            found = delta.follow_delta(
-                before, after, base=own, columns=columns, deletions=deletions, places=self._places
+            found = self._find_delta(old.ref.path, before, after, columns)
+            positions = delta.find_positions(
+                found.deleted[delta.ADDRESS].to_numpy(),
+                at=before,
+                base=own,
+                deletions=delta.Deletions(base.ref.path, self._files),
             )
-            step = TableDelta(read_rows(found.rows.deleted), read_rows(found.rows.added))
-            return FollowedDelta(step, found.deleted_positions)
+            return FollowedDelta(_without_addresses(found), positions)
+
+    def _find_delta(
+        self, path: str, old: LanceDataset, new: LanceDataset, columns: Sequence[str]
+    ) -> TableDelta:
+        deletions = delta.Deletions(path, self._files)
+        return delta.find_delta(old, new, columns=columns, deletions=deletions, places=self._places)
 
     def count_delta(self, old: TableVersion, new: TableVersion) -> int | None:
         assert old.ref.path == new.ref.path, "a delta is between versions of one table"
@@ -441,3 +445,8 @@ class LanceTables:
             return self._handles.get(at)
         except NotFoundError:
             return None
+
+
+def _without_addresses(found: TableDelta) -> TableDelta:
+    parts = (found.deleted, found.added)
+    return TableDelta(*(read_rows(each.drop_columns([delta.ADDRESS])) for each in parts))
