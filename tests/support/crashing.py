@@ -154,7 +154,6 @@ class CrashingTables:
         self.preview_cleaning = fault.harmless(tables.preview_cleaning)
 
         self.stage_append = fault.harmless(tables.stage_append)
-        self.stage_append_stream = fault.harmless(tables.stage_append_stream)
         self.stage_merge_insert = fault.harmless(tables.stage_merge_insert)
         self.stage_exchange = fault.harmless(tables.stage_exchange)
         self.stage_overwrite = fault.harmless(tables.stage_overwrite)

@@ -453,9 +453,6 @@ class TableWriter(Protocol):
     def stage_append(self, rows: pa.Table, *, onto: TableVersion) -> StagedWrite:
         """Stage rows to add; at least one row is required."""
 
-    def stage_append_stream(self, rows: pa.RecordBatchReader, *, onto: TableVersion) -> StagedWrite:
-        """The same for a stream, which is never held in memory as a whole."""
-
     def stage_merge_insert(self, rows: pa.Table, *, onto: TableVersion) -> StagedWrite:
         """Stage an upsert by `id`; ids must be distinct."""
 

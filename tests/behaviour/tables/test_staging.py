@@ -108,18 +108,6 @@ def test_a_version_is_identified_by_the_write_that_created_it(place: Place, stag
     assert store.find_transaction(TableVersion(MAIN, 9)) is None
 
 
-def test_rows_may_come_as_a_stream(place: Place) -> None:
-    store = place.open()
-    at = create_people(store)
-    rows = numbered_people(1_000)
-
-    staged = store.stage_append_stream(rows.to_reader(max_chunksize=100), onto=at)
-    landed = store.apply(staged)
-
-    assert staged.rows_added == 1_000
-    assert store.scan(landed, columns=["id", "age"], predicate=None) == rows
-
-
 def test_an_append_of_nothing_is_our_own_mistake(place: Place) -> None:
     store = place.open()
     at = create_people(store)

@@ -68,14 +68,13 @@ def test_every_value_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert found.equals(rows)
 
 
-@pytest.mark.parametrize("kind", ["append", "stream", "merge", "overwrite"])
+@pytest.mark.parametrize("kind", ["append", "merge", "overwrite"])
 def test_every_kind_of_write_keeps_values(tmp_path: Path, kind: str) -> None:
     store = place_on_disk(tmp_path).open()
     at = store.create(PATH, things(), config={})
     rows = things(FULL, EMPTY)
     staged = {
         "append": lambda: store.stage_append(rows, onto=at),
-        "stream": lambda: store.stage_append_stream(rows.to_reader(), onto=at),
         "merge": lambda: store.stage_merge_insert(rows, onto=at),
         "overwrite": lambda: store.stage_overwrite(rows, onto=at),
     }[kind]()

@@ -60,15 +60,6 @@ def to_stored(rows: pa.Table) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
-def to_stored_stream(rows: pa.RecordBatchReader) -> pa.RecordBatchReader:
-    """The same for a stream, a batch at a time."""
-    schema = to_stored_schema(rows.schema)
-    if schema.equals(rows.schema):
-        return rows
-    batches = (stored for batch in rows for stored in to_stored(pa.table(batch)).to_batches())
-    return pa.RecordBatchReader.from_batches(schema, batches)
-
-
 def as_bytes(schema: pa.Schema, blobs: Collection[str]) -> pa.Schema:
     """The columns of a table, or of rows read from it, with blobs as bytes."""
     fields = [

@@ -26,8 +26,8 @@ from omnigraph.model.limits import FRAGMENT_ROWS_MAX, PROBED_VALUES_MAX
 from omnigraph.storage.lance.branches import encode_varint
 from omnigraph.storage.lance.id_lookup import RowAddressCache
 from omnigraph.storage.lance.predicates import in_predicate
-from omnigraph.storage.lance.scan import scan_ids, to_stored, to_stored_schema, to_stored_stream
-from omnigraph.storage.lance.timestamps import as_stored, date64_columns, store_rows, store_stream
+from omnigraph.storage.lance.scan import scan_ids, to_stored, to_stored_schema
+from omnigraph.storage.lance.timestamps import as_stored, date64_columns, store_rows
 from omnigraph.storage.ports import StagedKind, StagedWrite, TableVersion
 
 Addresses = NDArray[np.uint64]
@@ -36,9 +36,7 @@ Addresses = NDArray[np.uint64]
 _ROWS_PER_PROBE = 32
 
 
-def stage_append(
-    table: LanceDataset, rows: pa.Table | pa.RecordBatchReader, *, onto: TableVersion
-) -> StagedWrite:
+def stage_append(table: LanceDataset, rows: pa.Table, *, onto: TableVersion) -> StagedWrite:
     """Stage rows to add; at least one row is required."""
     fragments = _write_rows(table, rows)
     assert fragments, "an append needs rows"
@@ -49,7 +47,7 @@ def stage_append(
         rows_added=sum(each.physical_rows for each in fragments),
         files=data_files(fragments),
     )
-    return _with_ids(staged, rows) if isinstance(rows, pa.Table) else staged
+    return _with_ids(staged, rows)
 
 
 def stage_overwrite(table: LanceDataset, rows: pa.Table, *, onto: TableVersion) -> StagedWrite:
@@ -199,15 +197,9 @@ def deletion_files(fragments: Iterable[FragmentMetadata]) -> tuple[str, ...]:
     return tuple(str(each.deletion_file.path(each.id)) for each in fragments if each.deletion_file)
 
 
-def _write_rows(
-    table: LanceDataset, rows: pa.Table | pa.RecordBatchReader
-) -> list[FragmentMetadata]:
-    is_stream = isinstance(rows, pa.RecordBatchReader)
-    stored = table.schema
+def _write_rows(table: LanceDataset, rows: pa.Table) -> list[FragmentMetadata]:
     return write_fragments(
-        to_stored_stream(store_stream(rows, stored))
-        if is_stream
-        else to_stored(store_rows(rows, stored)),
+        to_stored(store_rows(rows, table.schema)),
         table,
         mode="append",
         max_rows_per_file=FRAGMENT_ROWS_MAX,

@@ -263,10 +263,6 @@ class LanceTables:
         with self._staging(onto) as table:
             return stage.stage_append(table, rows, onto=onto)
 
-    def stage_append_stream(self, rows: pa.RecordBatchReader, *, onto: TableVersion) -> StagedWrite:
-        with self._staging(onto) as table:
-            return stage.stage_append(table, rows, onto=onto)
-
     def stage_merge_insert(self, rows: pa.Table, *, onto: TableVersion) -> StagedWrite:
         with self._staging(onto) as table:
             nothing = pa.array([], pa.string())

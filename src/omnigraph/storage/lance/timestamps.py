@@ -59,16 +59,6 @@ def store_rows(rows: pa.Table, stored: pa.Schema) -> pa.Table:
     return rows if schema is given else _reinterpret(rows, schema)
 
 
-def store_stream(rows: pa.RecordBatchReader, stored: pa.Schema) -> pa.RecordBatchReader:
-    """The same for a stream, a batch at a time."""
-    given = rows.schema
-    schema = as_stored(given, stored)
-    if schema is given:
-        return rows
-    batches = (_reinterpret_batch(each, schema) for each in rows)
-    return pa.RecordBatchReader.from_batches(schema, batches)
-
-
 def _convert(schema: pa.Schema, old: pa.DataType, new: pa.DataType) -> pa.Schema:
     types = [_replace(each.type, old, new) for each in schema]
     if not any(types):
