@@ -157,6 +157,11 @@ class NodeType:
                 return constraint.columns
         return ()
 
+    @property
+    def ends(self) -> Mapping[str, str]:
+        """A node has no ends."""
+        return {}
+
 
 @dataclass(frozen=True, slots=True)
 class EdgeType:
@@ -172,6 +177,11 @@ class EdgeType:
     renamed_from: str | None
 
     kind: Literal[TypeKind.EDGE] = TypeKind.EDGE
+
+    @property
+    def ends(self) -> Mapping[str, str]:
+        """The node types at both ends, by the columns that hold their ids."""
+        return {"src": self.source, "dst": self.target}
 
 
 DeclaredType = Interface | NodeType | EdgeType
@@ -201,6 +211,15 @@ class Catalog:
     def incident_edges(self, node_type: str) -> Iterator[EdgeType]:
         """The edge types that start or end at a node type, by name."""
         return (e for e in self.edges.values() if node_type in (e.source, e.target))
+
+
+def columns_of(constraint: Constraint) -> tuple[str, ...]:
+    """The columns that a constraint names."""
+    match constraint:
+        case Key(columns) | Unique(columns) | Index(columns):
+            return columns
+        case Range(name) | Check(name):
+            return (name,)
 
 
 def describe_constraint(constraint: Constraint) -> str:

@@ -58,6 +58,10 @@ RESERVED_PROPERTIES = frozenset(
 RESERVED_EDGE_PROPERTIES = RESERVED_PROPERTIES | {"src", "dst", "from", "to"}
 
 
+END_BY_ROLE = {"from": "src", "to": "dst"}
+"""The columns of the ends of an edge, by the other names that queries and input may use."""
+
+
 def fold_edge_name(name: str) -> str:
     """The spelling in which edge names that differ only in case are equal."""
     return name.lower()

@@ -25,6 +25,7 @@ from omnigraph.model.catalog import (
     Unique,
 )
 from omnigraph.model.limits import PATTERN_CHARACTERS_MAX, PATTERN_REPETITION_MAX
+from omnigraph.model.names import END_BY_ROLE
 from omnigraph.model.source import Span
 from omnigraph.model.types import STRING, PropertyType
 
@@ -130,7 +131,6 @@ def _repeats_too_often(pattern: str) -> bool:
 
 
 _ENDPOINTS: Mapping[str, PropertyType] = {"src": STRING, "dst": STRING}
-_ENDPOINT_BY_ROLE = {"from": "src", "to": "dst"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ class ConstraintScope:
         problem = f"the constraint references unknown property `{column.text}` of {self.type_name}"
         if self.kind is not TypeKind.EDGE:
             self.diagnostics.unknown("S9", problem, column.span, column.text, self.properties)
-        elif (endpoint := _ENDPOINT_BY_ROLE.get(column.text)) is not None:
+        elif (endpoint := END_BY_ROLE.get(column.text)) is not None:
             self.diagnostics.error("S9", problem, column.span, f"write `{endpoint}`")
         else:
             names = (*self.properties, *_ENDPOINTS)

@@ -23,7 +23,6 @@ import pyarrow.compute as pc
 from pyarrow import ipc, parquet
 
 from omnigraph.engine.input.batches import (
-    END_BY_ROLE,
     NOTHING_YET,
     Declared,
     InputLocation,
@@ -51,6 +50,7 @@ from omnigraph.engine.rows.values import BLOB_PREFIX
 from omnigraph.model.catalog import EdgeType
 from omnigraph.model.errors import InvalidValueError
 from omnigraph.model.limits import ARROW_BATCH_BYTES, ARROW_BATCH_ROWS_MAX, ARROW_PIECE_BYTES_MAX
+from omnigraph.model.names import END_BY_ROLE
 from omnigraph.model.types import PropertyType
 from omnigraph.storage.external_files import ExternalFiles, is_remote, unreadable
 

@@ -8,7 +8,6 @@ gathered. The origin of a row is computed only when an error message needs it.
 from __future__ import annotations
 
 import hashlib
-import json
 from base64 import b64encode
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.engine.input.coerce import CoercionError, invalid_value, refusal, require_none
+from omnigraph.engine.rows.json_rows import escape
 from omnigraph.engine.rows.values import BLOB_PREFIX
 from omnigraph.engine.state.manifest import table_key_of
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType
@@ -128,11 +128,6 @@ class RowBatch:
     origin: Origin
 
 
-_NEEDS_ESCAPE = r'["\\\x00-\x1f]'
-# The backslash is first, so that the backslashes of other escapes are not escaped again.
-_ESCAPED_CHARACTERS = ("\\", '"', *map(chr, range(0x20)))
-
-
 def node_ids(declared: NodeType, columns: pa.Table) -> pa.Array:
     """The ids of rows, derived from the stored values of their keys.
 
@@ -157,7 +152,7 @@ def derive_ids(declared: NodeType, columns: pa.Table) -> pa.Array:
             raise
     if len(parts) == 1:
         return parts[0]
-    pieces = ['["', *(piece for part in parts for piece in (_escape(part), '","'))]
+    pieces = ['["', *(piece for part in parts for piece in (escape(part), '","'))]
     pieces[-1] = '"]'
     return pc.binary_join_element_wise(*pieces, "")
 
@@ -195,17 +190,6 @@ def _write_floats(values: pa.Array) -> pa.Array:
         texts = pc.replace_with_mask(texts, has_exponent, pa.array(written, pa.string()))
     return pc.if_else(pc.equal(values, 0), "0", texts)
 
-
-def _escape(texts: pa.Array) -> pa.Array:
-    """Texts escaped as the content of JSON strings."""
-    if pc.any(pc.match_substring_regex(texts, _NEEDS_ESCAPE)).as_py():
-        for character in _ESCAPED_CHARACTERS:
-            texts = pc.replace_substring(texts, character, json.dumps(character)[1:-1])
-    return texts
-
-
-END_BY_ROLE = {"from": "src", "to": "dst"}
-"""The stored columns of the ends of an edge, by the other name that input may use."""
 
 ReadColumn = Callable[[str, PropertyType], pa.Array]
 """Reads the column of a name in the stored type of a property."""

@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 from pyarrow import csv
 
 from omnigraph.engine.input.batches import (
-    END_BY_ROLE,
     Declared,
     InputLocation,
     Report,
@@ -31,7 +30,7 @@ from omnigraph.engine.input.coerce import invalid_value
 from omnigraph.engine.input.files import SeekableStream, open_unpacked
 from omnigraph.model.errors import InvalidValueError, show_text
 from omnigraph.model.limits import CSV_BLOCK_BYTES
-from omnigraph.model.names import find_near_name
+from omnigraph.model.names import END_BY_ROLE, find_near_name
 from omnigraph.model.types import FLOATS, INTEGERS, PropertyType, Scalar
 from omnigraph.storage.external_files import ExternalFiles, unreadable
 from omnigraph.storage.row_files import table_schema

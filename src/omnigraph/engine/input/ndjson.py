@@ -22,7 +22,6 @@ import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
 from omnigraph.engine.input.batches import (
-    END_BY_ROLE,
     Counted,
     Declared,
     InputLocation,
@@ -43,7 +42,7 @@ from omnigraph.engine.state.manifest import table_key_of
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType
 from omnigraph.model.errors import InvalidValueError, RequestError, show_text
 from omnigraph.model.limits import LOAD_BLOCK_BYTES, LOAD_BLOCK_BYTES_MIN
-from omnigraph.model.names import find_near_name
+from omnigraph.model.names import END_BY_ROLE, find_near_name
 from omnigraph.model.types import FLOATS, PropertyType, Scalar
 from omnigraph.storage.external_files import ExternalBlobs
 from omnigraph.storage.row_files import ENDPOINTS, table_schema

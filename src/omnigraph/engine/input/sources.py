@@ -27,7 +27,6 @@ from omnigraph.engine.input.arrow import (
     read_producer,
 )
 from omnigraph.engine.input.batches import (
-    END_BY_ROLE,
     NOTHING_YET,
     Declared,
     InputLocation,
@@ -47,6 +46,7 @@ from omnigraph.engine.state.manifest import get_type, table_key_of
 from omnigraph.model.catalog import Catalog, EdgeType
 from omnigraph.model.errors import InvalidValueError
 from omnigraph.model.limits import LOAD_BLOCK_BYTES
+from omnigraph.model.names import END_BY_ROLE
 from omnigraph.model.runtime import Runtime
 from omnigraph.model.types import Scalar
 from omnigraph.storage.tables import read_lance

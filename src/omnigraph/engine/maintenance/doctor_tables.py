@@ -40,15 +40,11 @@ from omnigraph.engine.state.manifest import (
 )
 from omnigraph.model.catalog import (
     ANY_CARDINALITY,
-    Check,
-    Constraint,
     EdgeType,
-    Index,
-    Key,
     NodeType,
-    Range,
     TypeKind,
     Unique,
+    columns_of,
 )
 from omnigraph.model.errors import (
     GraphError,
@@ -243,16 +239,9 @@ def _without_unstored(stored: StoredType) -> NodeType | EdgeType:
         for name, each in declared.properties.items()
         if name in stored.columns and not each.type.is_blob
     }
-    rules = [each for each in declared.constraints if readable.keys() >= _columns_of(each)]
+    known = {"id", *declared.ends, *readable}
+    rules = [each for each in declared.constraints if known.issuperset(columns_of(each))]
     return replace(declared, properties=readable, constraints=tuple(rules))
-
-
-def _columns_of(constraint: Constraint) -> set[str]:
-    match constraint:
-        case Key(columns) | Unique(columns) | Index(columns):
-            return set(columns) - {"id", "src", "dst"}
-        case Range(property=name) | Check(property=name):
-            return {name}
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,13 +267,11 @@ class _Part:
 def list_ends(stored: Mapping[str, StoredType]) -> Iterator[Ends]:
     """The endpoints of all edge types of a branch for which both types can be read."""
     for key, each in stored.items():
-        edge = each.declared
-        if isinstance(edge, EdgeType):
-            for column, node in (("src", edge.source), ("dst", edge.target)):
-                target = stored.get(make_table_key(TypeKind.NODE, node))
-                if target is not None:
-                    node_key = target.entry.table_key
-                    yield Ends(node_key, key, column, target.entry.at, each.entry.at)
+        for column, node in each.declared.ends.items():
+            target = stored.get(make_table_key(TypeKind.NODE, node))
+            if target is not None:
+                node_key = target.entry.table_key
+                yield Ends(node_key, key, column, target.entry.at, each.entry.at)
 
 
 def examine_endpoints(

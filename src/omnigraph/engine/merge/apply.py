@@ -246,8 +246,7 @@ def _concerned(violation: Violation, catalog: Catalog) -> set[tuple[str, str]]:
     found = {(violation.type, violation.id)}
     edge = catalog.edges.get(violation.type)
     if violation.rule == "endpoint" and edge is not None:
-        node = edge.source if violation.property == "src" else edge.target
-        found.add((node, str(violation.value)))
+        found.add((edge.ends[str(violation.property)], str(violation.value)))
     return found
 
 

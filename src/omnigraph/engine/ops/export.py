@@ -88,8 +88,7 @@ def stored_columns(declared: NodeType | EdgeType, entry: Entry, tables: RowReade
     """The columns of a type that exist in its snapshot entry."""
     # A property that was added after the version has no column in it.
     stored = set(tables.schema(entry.at).names)
-    ends = ("src", "dst") if isinstance(declared, EdgeType) else ()
-    return ["id", *ends, *(name for name in declared.properties if name in stored)]
+    return ["id", *declared.ends, *(name for name in declared.properties if name in stored)]
 
 
 def complete(rows: Rows, schema: pa.Schema) -> Rows:

@@ -50,13 +50,11 @@ from omnigraph.engine.state.branch_state import Basis
 from omnigraph.engine.state.manifest import table_key_of
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType, TypeKind
 from omnigraph.model.errors import InvalidValueError
-from omnigraph.model.names import BranchName
+from omnigraph.model.names import END_BY_ROLE, BranchName
 from omnigraph.model.runtime import Runtime
 from omnigraph.model.types import FLOATS, STRING, Scalar
 from omnigraph.storage.external_files import ExternalBlobs
 from omnigraph.storage.row_files import table_schema
-
-_COLUMN_BY_ENDPOINT = {"from": "src", "to": "dst"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +168,7 @@ class _Run:
         """Put one row, new or in place of the row with its key."""
         declared = _declared_type(operation.kind, operation.type_name, self._catalog)
         values = {
-            _COLUMN_BY_ENDPOINT.get(each.property, each.property): self._value(each, declared)
+            END_BY_ROLE.get(each.property, each.property): self._value(each, declared)
             for each in operation.assignments
         }
         rows = _make_row(declared, values, self._mutation.runtime)
@@ -235,7 +233,7 @@ class _Run:
         return self._committed.select(table_key, predicate=predicate, columns=columns)
 
     def _cascade(self, edge: EdgeType, declared: NodeType, nodes: pa.Array) -> None:
-        for column, end in (("src", edge.source), ("dst", edge.target)):
+        for column, end in edge.ends.items():
             if end == declared.name:
                 found = self._committed.find_rows(table_key_of(edge), column, nodes, columns=["id"])
                 self._remove(edge, found["id"].combine_chunks())
@@ -314,7 +312,7 @@ def _require_storable(
         if not isinstance(each.value, ParameterValue):
             # The compiler has checked literals, and `now()` is valid wherever it is allowed.
             continue
-        is_end = each.property in _COLUMN_BY_ENDPOINT and kind is TypeKind.EDGE
+        is_end = each.property in END_BY_ROLE and kind is TypeKind.EDGE
         type = STRING if is_end else declared.properties[each.property].type
         value = values[each.value.name]
         subject = f"{declared.name}.{each.property}"
@@ -361,8 +359,7 @@ def _make_row(
         columns["id"] = node_ids(declared, pa.table(columns))
     else:
         columns["id"] = pa.array([runtime.new_id()])
-    if isinstance(declared, EdgeType):
-        columns |= {end: pa.array([values[end]], pa.string()) for end in ("src", "dst")}
+    columns |= {end: pa.array([values[end]], pa.string()) for end in declared.ends}
     return pa.table([columns[name] for name in schema.names], schema=schema)
 
 

@@ -36,16 +36,11 @@ from omnigraph.engine.state.manifest import Entry, Snapshot, make_table_key, tab
 from omnigraph.engine.state.schema_files import AcceptedSchema
 from omnigraph.model.catalog import (
     Catalog,
-    Check,
-    Constraint,
     EdgeType,
-    Index,
     Interface,
-    Key,
     NodeType,
-    Range,
     TypeKind,
-    Unique,
+    columns_of,
 )
 from omnigraph.model.errors import CompileError, ForbiddenError, InvalidValueError
 from omnigraph.model.limits import COMPILED_QUERIES_MAX
@@ -86,7 +81,7 @@ def _reduce(declared: D, hidden: Mapping[str, frozenset[str]]) -> D:
         for name, each in declared.properties.items()
         if name not in names
     }
-    constraints = tuple(each for each in declared.constraints if names.isdisjoint(_columns(each)))
+    constraints = tuple(each for each in declared.constraints if names.isdisjoint(columns_of(each)))
     return replace(declared, properties=properties, constraints=constraints)
 
 
@@ -97,14 +92,6 @@ def _reduce_interface(interface: Interface, implementers: Collection[NodeType]) 
         if all(name in type.properties for type in implementers)
     }
     return replace(interface, properties=seen)
-
-
-def _columns(constraint: Constraint) -> tuple[str, ...]:
-    match constraint:
-        case Key(columns) | Unique(columns) | Index(columns):
-            return columns
-        case Range(name) | Check(name):
-            return (name,)
 
 
 _Compiled = tuple[str, str, str]
@@ -394,8 +381,7 @@ def _find_unseen(basis: Basis, limits: Mapping[str, VisibleRows]) -> frozenset[s
     """The tables of which no row is ever visible, by their own limit or by that of an end."""
     unseen = {key for key, limit in limits.items() if limit.condition == NEVER}
     for declared in basis.catalog.edges.values():
-        ends = (make_table_key(TypeKind.NODE, name) for name in (declared.source, declared.target))
-        if any(end in unseen for end in ends):
+        if any(make_table_key(TypeKind.NODE, name) in unseen for name in declared.ends.values()):
             unseen.add(table_key_of(declared))
     return frozenset(unseen)
 
@@ -404,9 +390,7 @@ def _ends_of(
     declared: NodeType | EdgeType, limits: Mapping[str, VisibleRows]
 ) -> tuple[tuple[str, TableVersion], ...]:
     """The ends of an edge type whose nodes are not all visible."""
-    if isinstance(declared, NodeType):
-        return ()
-    ends = (("src", declared.source), ("dst", declared.target))
+    ends = declared.ends.items()
     found = ((column, limits.get(make_table_key(TypeKind.NODE, name))) for column, name in ends)
     return tuple(
         (column, limit.seen_as())

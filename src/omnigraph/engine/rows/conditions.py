@@ -40,6 +40,7 @@ from omnigraph.engine.rows.values import (
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType, TypeKind
 from omnigraph.model.errors import InvalidValueError, LimitExceededError
 from omnigraph.model.limits import CONDITION_NESTING_MAX
+from omnigraph.model.names import END_BY_ROLE
 from omnigraph.model.source import Source
 from omnigraph.model.types import INTEGER_RANGE, NUMBERS, PropertyType, Scalar, fits_f32
 from omnigraph.storage import predicates
@@ -206,9 +207,6 @@ def bind(condition: ir.Condition, *, kind: TypeKind, inputs: Inputs) -> BoundCon
     return bound
 
 
-_COLUMN_BY_END = {"from": "src", "to": "dst"}
-
-
 @dataclass(frozen=True, slots=True)
 class _Binder:
     kind: TypeKind
@@ -255,7 +253,7 @@ class _Binder:
         return Column(self._column_name(operand.property), element)
 
     def _column_name(self, property: str) -> str:
-        return _COLUMN_BY_END.get(property, property) if self.kind is TypeKind.EDGE else property
+        return END_BY_ROLE.get(property, property) if self.kind is TypeKind.EDGE else property
 
 
 def join_conditions(

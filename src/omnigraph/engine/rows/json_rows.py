@@ -29,8 +29,7 @@ def encode_entity(
     declared: NodeType | EdgeType, row: pa.Table | pa.RecordBatch
 ) -> dict[str, object]:
     """A single row of a type as results show it, including the ids of an edge's ends."""
-    ends = ("src", "dst") if isinstance(declared, EdgeType) else ()
-    types = dict.fromkeys(("id", *ends), STRING)
+    types = dict.fromkeys(("id", *declared.ends), STRING)
     types |= {name: each.type for name, each in declared.properties.items()}
     shown: dict[str, object] = dict.fromkeys(types)
     for name in types.keys() & set(row.schema.names):
@@ -131,7 +130,7 @@ def content(texts: pa.Array) -> memoryview:
 
 def quote(texts: pa.Array) -> pa.Array:
     """Texts as JSON strings."""
-    return join('"', _escape(texts.cast(TEXT)), '"')
+    return join('"', escape(texts.cast(TEXT)), '"')
 
 
 def write_temporals(column: pa.Array) -> pa.Array:
@@ -189,7 +188,8 @@ def with_nulls(written: pa.Array) -> pa.Array:
     return pc.fill_null(written, pa.scalar("null", written.type)) if written.null_count else written
 
 
-def _escape(texts: pa.Array) -> pa.Array:
+def escape(texts: pa.Array) -> pa.Array:
+    """Texts as the content of JSON strings."""
     if not pc.any(pc.match_substring_regex(texts, _NEEDS_ESCAPE)).as_py():
         return texts
     is_strange = pc.any(pc.match_substring_regex(texts, _RARE_CONTROL)).as_py()
@@ -219,7 +219,7 @@ def _join_rows(declared: NodeType | EdgeType, rows: pa.RecordBatch, *, end: str)
         case NodeType():
             parts += [f'{{"type":"{declared.name}","data":{{"id":']
         case EdgeType():
-            ends = [_write(rows[each], STRING) for each in ("src", "dst")]
+            ends = [_write(rows[each], STRING) for each in declared.ends]
             parts += [
                 f'{{"edge":"{declared.name}","from":',
                 ends[0],

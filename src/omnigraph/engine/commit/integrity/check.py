@@ -78,8 +78,7 @@ def find_violations_except_values(
 def _check_type(
     change: TableChange, *, absent: AbsentNodes, changes: TableChanges, committed: CommittedRows
 ) -> Iterator[Violations]:
-    ends = ("src", "dst") if isinstance(change.type, EdgeType) else ()
-    assert not any(change.put.column(name).null_count for name in ("id", *ends))
+    assert not any(change.put.column(name).null_count for name in ("id", *change.type.ends))
     repeats = find_duplicate_ids(change.put)
     distinct = replace(change, put=drop_rows(change.put, repeats))
     yield from check_unique_groups(distinct, committed=committed)
