@@ -15,6 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 from secrets import token_hex
 from types import MappingProxyType
+from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
@@ -30,6 +31,8 @@ from omnigraph.model.errors import (
 from omnigraph.model.limits import PROPERTY_BYTES_MAX, ROW_GROUP_BYTES
 from omnigraph.model.types import PropertyType, Scalar, Vector
 from omnigraph.storage.fsync import flush_path
+
+Item = TypeVar("Item")
 
 EncodeBlock = Callable[[pa.RecordBatch], memoryview]
 """Encodes rows as lines of JSON, including the line ends."""
@@ -182,7 +185,8 @@ def write_rows(
                 lines.writelines(map(encode, counted()))
         case FileFormat.PARQUET:
             with parquet.ParquetWriter(path, schema) as groups:
-                for group in _gather(counted()):
+                # A row group is large enough to justify its metadata.
+                for group in group_by_size(counted(), size_of=bytes_of, size_max=ROW_GROUP_BYTES):
                     groups.write_table(pa.Table.from_batches(group, schema))
         case FileFormat.ARROW:
             with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, schema) as stream:
@@ -191,16 +195,25 @@ def write_rows(
     return row_count
 
 
-def _gather(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
-    """Batches in groups large enough to justify the metadata of a Parquet row group."""
-    group: list[pa.RecordBatch] = []
-    for batch in batches:
-        group.append(batch)
-        if sum(each.nbytes for each in group) >= ROW_GROUP_BYTES:
+def group_by_size(
+    items: Iterable[Item], *, size_of: Callable[[Item], int], size_max: int
+) -> Iterator[list[Item]]:
+    """Items in groups that reach a size with their last item; the last group may be smaller."""
+    group: list[Item] = []
+    size = 0
+    for each in items:
+        group.append(each)
+        size += size_of(each)
+        if size >= size_max:
             yield group
-            group = []
+            group, size = [], 0
     if group:
         yield group
+
+
+def bytes_of(rows: pa.RecordBatch) -> int:
+    """The size of rows in memory."""
+    return int(rows.nbytes)
 
 
 def _hide(target: Path) -> Path:

@@ -310,7 +310,6 @@ class LocalRunner:
         self._basis, self._opened = basis, opened
 
     def run(self, request: Request) -> LocalResult:
-        """Run an algorithm to completion."""
         solution = solve(request, self._network, self._members)
         return LocalResult(solution, shape_of(request), self._basis, self._opened)
 
@@ -326,19 +325,15 @@ class LocalResult:
 
     @property
     def progression(self) -> Progression:
-        """The iterations of the algorithm, and whether it converged."""
         return self._solution.progression
 
     def result(self) -> Result:
-        """All rows, in order."""
         return self._result
 
     def frame(self, session: object) -> DataFrame:
-        """All rows as a Spark DataFrame."""
         return self._result.to_spark(session)
 
     def write(self, call: WriteCall) -> MutationResult:
-        """Write values as a property of their nodes, as one commit or not at all."""
         self._opened.require_writable("write a property")
         change = Action.CHANGE
         self._opened.require_allowed(change, branch=call.branch, target=None, actor=call.actor)

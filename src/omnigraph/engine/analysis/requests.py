@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from omnigraph.compiler import ir
-from omnigraph.compiler.diagnostics import advise_name
+from omnigraph.engine.state.manifest import get_edge_type
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType
 from omnigraph.model.errors import InvalidValueError, NotFoundError
 from omnigraph.model.names import parse_word
@@ -199,7 +199,7 @@ def parse_selection(given: str | Sequence[str], catalog: Catalog) -> Selection:
             value=given,
             problem="name at least one edge type",
         )
-    found = {each.name: each for each in (_get_edge(name, catalog) for name in names)}
+    found = {each.name: each for each in (get_edge_type(name, catalog) for name in names)}
     ends = {end for each in found.values() for end in (each.source, each.target)}
     return Selection(
         edges=tuple(found[name] for name in sorted(found)),
@@ -227,14 +227,3 @@ def parse_node(given: object, selection: Selection) -> tuple[str, str]:
         case _:
             problem = "a node is named by its id, or by (type, id)"
     raise InvalidValueError(subject="source", expected="a node", value=given, problem=problem)
-
-
-def _get_edge(name: object, catalog: Catalog) -> EdgeType:
-    found = catalog.find_edge(name) if isinstance(name, str) else None
-    if found is None:
-        if name in catalog.nodes:
-            advice = "it is a node type; name the edges between nodes"
-        else:
-            advice = advise_name(str(name), set(catalog.edges)) or ""
-        raise NotFoundError(kind="edge type", name=str(name), advice=advice)
-    return found

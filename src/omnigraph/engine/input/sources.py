@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
 from typing import TypeGuard
@@ -49,6 +49,7 @@ from omnigraph.model.limits import LOAD_BLOCK_BYTES
 from omnigraph.model.names import END_BY_ROLE
 from omnigraph.model.runtime import Runtime
 from omnigraph.model.types import Scalar
+from omnigraph.storage.row_files import group_by_size
 from omnigraph.storage.tables import read_lance
 
 
@@ -137,8 +138,9 @@ def read_dicts(
 ) -> Iterator[RowBatch]:
     """The rows of dicts, which hold properties if a type is given, and whole records otherwise."""
     rows = given if declared is None else (_wrap(each, declared) for each in given)
+    lines = (_write(row, number, context.catalog) for number, row in enumerate(rows, 1))
     return read_records(
-        _in_blocks(_write(row, number, context.catalog) for number, row in enumerate(rows, 1)),
+        map(b"".join, group_by_size(lines, size_of=len, size_max=LOAD_BLOCK_BYTES)),
         file="",
         is_start=True,
         context=context,
@@ -204,19 +206,6 @@ def _require_text_is_meant(record: Mapping[str, object], number: int, catalog: C
 
 _WRITTEN_AS_TEXT = (bytes, bytearray, date, np.datetime64)
 _TYPES_IN_TEXT = (Scalar.BLOB, Scalar.DATE, Scalar.DATETIME)
-
-
-def _in_blocks(lines: Iterable[bytes]) -> Iterator[bytes]:
-    held: list[bytes] = []
-    size = 0
-    for line in lines:
-        held.append(line)
-        size += len(line)
-        if size >= LOAD_BLOCK_BYTES:
-            yield b"".join(held)
-            held, size = [], 0
-    if held:
-        yield b"".join(held)
 
 
 def _write_other(value: object) -> object:

@@ -58,6 +58,7 @@ from omnigraph.model.names import MAIN, BranchName
 from omnigraph.storage.locks import WriteLocks
 from omnigraph.storage.ports import IndexKind, Stores, TableReader, TableVersion
 from omnigraph.storage.predicates import OneOf, Operator, compare
+from omnigraph.storage.row_files import bytes_of, group_by_size
 
 FROM_A_COPY = "restore it from a copy of the graph"
 
@@ -331,14 +332,9 @@ def _find_missing(tables: TableReader, end: Ends, part: _Part) -> Iterator[tuple
 
 def _list_blocks(tables: TableReader, at: TableVersion, columns: list[str]) -> Iterator[pa.Table]:
     """The rows in blocks large enough to justify building a set of ids for each."""
-    held: list[pa.RecordBatch] = []
-    for batch in tables.scan_by_id(at, columns=columns):
-        held.append(batch)
-        if sum(each.nbytes for each in held) >= EXAMINED_BLOCK_BYTES:
-            yield pa.Table.from_batches(held)
-            held = []
-    if held:
-        yield pa.Table.from_batches(held)
+    batches = tables.scan_by_id(at, columns=columns)
+    groups = group_by_size(batches, size_of=bytes_of, size_max=EXAMINED_BLOCK_BYTES)
+    return map(pa.Table.from_batches, groups)
 
 
 def examine_recorded_responses(scope: DoctorContext, stored: StoredType) -> None:

@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from omnigraph.compiler import ir
 from omnigraph.compiler.compile import find_returned
-from omnigraph.compiler.diagnostics import advise_name
 from omnigraph.compiler.parameters import NumberReading, convert_parameters
 from omnigraph.compiler.parser import syntax_error
 from omnigraph.engine.ops.query import QueryCache, QueryCall, ReadPath
@@ -51,12 +50,12 @@ from omnigraph.engine.retrieval.results import (
     write_passage,
 )
 from omnigraph.engine.state.branch_state import Basis
+from omnigraph.engine.state.manifest import get_edge_type
 from omnigraph.model.catalog import Catalog, EdgeType, TypeKind
 from omnigraph.model.errors import (
     CompileError,
     InvalidValueError,
     LimitExceededError,
-    NotFoundError,
 )
 from omnigraph.model.limits import FOUND_MAX, RANKS_COUNTED
 from omnigraph.model.ports import Observer, Phase
@@ -150,7 +149,7 @@ def find_edges(names: Sequence[str] | None, catalog: Catalog) -> list[EdgeType]:
     """
     if names is None:
         return [catalog.edges[name] for name in sorted(catalog.edges)]
-    found = {each.name: each for each in (_get_edge(name, catalog) for name in names)}
+    found = {each.name: each for each in (get_edge_type(name, catalog) for name in names)}
     return [found[name] for name in sorted(found)]
 
 
@@ -164,14 +163,6 @@ def _rank(
         weight = request.word_weight if isinstance(ranker, TextRanker) else request.vector_weight
         nodes = [(NodeName(ranker.type, id), score) for id, score in found]
         yield RankerResult(ranker.name, weight, nodes)
-
-
-def _get_edge(name: str, catalog: Catalog) -> EdgeType:
-    found = catalog.find_edge(name)
-    if found is None:
-        advice = advise_name(name, set(catalog.edges)) or ""
-        raise NotFoundError(kind="edge type", name=name, advice=advice)
-    return found
 
 
 def _place(reached: Sequence[Reached], fused: Mapping[NodeName, Fused]) -> list[Place]:

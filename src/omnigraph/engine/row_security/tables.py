@@ -126,7 +126,6 @@ class SecuredTables:
         return self._seen(at, limit).count if limit.hides_rows else limit.row_count
 
     def schema(self, at: TableVersion) -> pa.Schema:
-        """The visible columns."""
         limit = self.limit_by_version.get(at)
         if limit is None:
             return self.tables.schema(at)
@@ -137,7 +136,6 @@ class SecuredTables:
     def scan(
         self, at: TableVersion, *, columns: Sequence[str], predicate: Predicate | None
     ) -> pa.Table:
-        """The visible rows that match a predicate."""
         limit = self._find(at, columns)
         if limit is None:
             return self.tables.scan(at, columns=columns, predicate=predicate)
@@ -150,7 +148,6 @@ class SecuredTables:
     def scan_batches(
         self, at: TableVersion, *, columns: Sequence[str], predicate: Predicate | None
     ) -> Iterator[pa.RecordBatch]:
-        """The visible rows that match a predicate, a batch at a time."""
         limit = self._find(at, columns)
         if limit is None:
             yield from self.tables.scan_batches(at, columns=columns, predicate=predicate)
@@ -168,14 +165,12 @@ class SecuredTables:
                 yield batch.filter(marks).select(list(columns))
 
     def find_ids(self, at: TableVersion, *, ids: pa.Array) -> pa.Array:
-        """The given ids whose rows exist and are visible."""
         limit = self.limit_by_version.get(at)
         if limit is None:
             return self.tables.find_ids(at, ids=ids)
         return one_chunk(self.find_rows(at, ids=ids, columns=["id"])["id"])
 
     def find_rows(self, at: TableVersion, *, ids: pa.Array, columns: Sequence[str]) -> pa.Table:
-        """The visible rows with the given ids."""
         limit = self._find(at, columns)
         if limit is None:
             return self.tables.find_rows(at, ids=ids, columns=columns)
@@ -184,7 +179,6 @@ class SecuredTables:
         return rows.filter(self._marks(limit, rows)).select(columns)
 
     def scan_by_id(self, at: TableVersion, *, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """All visible rows, in the order of their ids."""
         limit = self._find(at, columns)
         if limit is None:
             yield from self.tables.scan_by_id(at, columns=columns)
@@ -205,7 +199,6 @@ class SecuredTables:
     def find_delta(
         self, old: TableVersion, new: TableVersion, *, columns: Sequence[str]
     ) -> TableDelta:
-        """The visible rows in which two versions differ."""
         before, after = self.limit_by_version.get(old), self.limit_by_version.get(new)
         if before is None and after is None:
             return self.tables.find_delta(old, new, columns=columns)
@@ -236,7 +229,6 @@ class SecuredTables:
     def take(
         self, at: TableVersion, *, positions: npt.NDArray[np.int64], columns: Sequence[str]
     ) -> pa.Table:
-        """The rows at the given positions among the visible rows."""
         limit = self._find(at, columns)
         if limit is None:
             return self.tables.take(at, positions=positions, columns=columns)

@@ -35,12 +35,10 @@ class SnapshotRows:
         return frozenset(self._read_keys)
 
     def count(self, table_key: str) -> int:
-        """The number of rows of a type."""
         entry = self._entry(table_key)
         return entry.row_count if entry else 0
 
     def find_ids(self, table_key: str, ids: pa.Array) -> pa.Array:
-        """The ids that exist among the given ones, each once."""
         entry = self._entry(table_key)
         distinct = pc.unique(ids)
         if entry is not None and entry.row_count and 0 < len(distinct) <= PROBED_VALUES_MAX:
@@ -50,7 +48,6 @@ class SnapshotRows:
     def find_rows(
         self, table_key: str, column: str, values: pa.Array, *, columns: Sequence[str]
     ) -> pa.Table:
-        """The rows whose column holds one of the values."""
         values = pc.unique(values)
         entry = self._entry(table_key)
         if entry is None or not entry.row_count or not len(values):
@@ -72,7 +69,6 @@ class SnapshotRows:
         return self._tables.scan(entry.at, columns=columns, predicate=predicate)
 
     def scan(self, table_key: str, *, columns: Sequence[str]) -> pa.Table:
-        """Every row of a type."""
         return self.select(table_key, predicate=None, columns=columns)
 
     def _entry(self, table_key: str) -> Entry | None:

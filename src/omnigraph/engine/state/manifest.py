@@ -405,6 +405,17 @@ def get_stored_type(name: str, catalog: Catalog) -> NodeType | EdgeType:
     return found
 
 
+def get_edge_type(name: object, catalog: Catalog) -> EdgeType:
+    """The edge type with a name; `NotFoundError` if there is none."""
+    found = catalog.find_edge(name) if isinstance(name, str) else None
+    if found is None:
+        advice = "it is a node type; name the edges between nodes"
+        if name not in catalog.nodes:
+            advice = advise_name(str(name), set(catalog.edges)) or ""
+        raise NotFoundError(kind="edge type", name=str(name), advice=advice)
+    return found
+
+
 def find_type(name: str, catalog: Catalog) -> NodeType | EdgeType | None:
     """The type with a name, or None.
 

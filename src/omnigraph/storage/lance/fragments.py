@@ -59,6 +59,7 @@ from omnigraph.storage.ports import (
     TableVersion,
 )
 from omnigraph.storage.predicates import Predicate
+from omnigraph.storage.row_files import bytes_of, group_by_size
 
 
 def split_table(
@@ -219,17 +220,9 @@ def file_paths(files: Sequence[NewFile]) -> tuple[str, ...]:
 
 def _gather(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """Rows gathered into tables of about the size to hold in memory."""
-    waiting: list[pa.RecordBatch] = []
-    waiting_bytes = 0
-    for batch in batches:
-        if batch.num_rows:
-            waiting.append(batch)
-            waiting_bytes += batch.nbytes
-        if waiting_bytes >= STAGED_BYTES_MAX:
-            yield pa.Table.from_batches(waiting)
-            waiting, waiting_bytes = [], 0
-    if waiting:
-        yield pa.Table.from_batches(waiting)
+    filled = (batch for batch in batches if batch.num_rows)
+    groups = group_by_size(filled, size_of=bytes_of, size_max=STAGED_BYTES_MAX)
+    return map(pa.Table.from_batches, groups)
 
 
 def _write_all_deletions(part: TablePart, addresses: Addresses) -> Iterator[FragmentDeletions]:
