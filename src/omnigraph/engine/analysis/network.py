@@ -85,20 +85,11 @@ def _compress(starts: Ordinals, ends: Ordinals, node_count: int) -> Neighbours:
     return Neighbours(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64))
 
 
-@dataclass(frozen=True, slots=True)
-class Degrees:
-    """The number of edges that end and that start at each node."""
-
-    arriving: Ordinals
-    leaving: Ordinals
-
-
-def count_degrees(network: Network) -> Degrees:
-    """The degrees of each node; parallel edges count separately, and a self-loop counts twice."""
-    return Degrees(
-        arriving=np.bincount(network.targets, minlength=network.node_count),
-        leaving=np.bincount(network.sources, minlength=network.node_count),
-    )
+def count_degrees(network: Network) -> tuple[Ordinals, Ordinals]:
+    """The number of edges that end and that start at each node; parallel edges count separately."""
+    arriving = np.bincount(network.targets, minlength=network.node_count)
+    leaving = np.bincount(network.sources, minlength=network.node_count)
+    return arriving, leaving
 
 
 def find_components(network: Network) -> Ordinals:
@@ -202,23 +193,9 @@ def _count_values(numbers: Ordinals) -> tuple[Ordinals, Ordinals]:
     return ascending[places], np.diff(np.append(places, len(ascending)))
 
 
-@dataclass(frozen=True, slots=True)
-class Ranks:
-    """The rank of each node after some iterations."""
-
-    ranks: Weights
-    progression: Progression
-
-
-@dataclass(frozen=True, slots=True)
-class Labels:
-    """The label of each node after some iterations."""
-
-    labels: Ordinals
-    progression: Progression
-
-
-def rank_nodes(network: Network, *, damping: float, tolerance: float, iterations_max: int) -> Ranks:
+def rank_nodes(
+    network: Network, *, damping: float, tolerance: float, iterations_max: int
+) -> tuple[Weights, Progression]:
     """PageRank: the distribution of a random walk that occasionally restarts at a random node.
 
     All outgoing edges of a node are equally likely, and parallel edges count separately; from a
@@ -239,11 +216,11 @@ def rank_nodes(network: Network, *, damping: float, tolerance: float, iterations
         new = damping * arrived + (1.0 - damping) / max(count, 1)
         change, ranks = float(np.abs(new - ranks).sum()), new
         if change <= tolerance:
-            return Ranks(ranks, Progression(iteration, has_converged=True))
-    return Ranks(ranks, Progression(iterations_max, has_converged=False))
+            return ranks, Progression(iteration, has_converged=True)
+    return ranks, Progression(iterations_max, has_converged=False)
 
 
-def spread_labels(network: Network, *, iterations_max: int) -> Labels:
+def spread_labels(network: Network, *, iterations_max: int) -> tuple[Ordinals, Progression]:
     """Label propagation: all nodes simultaneously adopt the most frequent label of neighbours.
 
     A node starts with itself as its label. Its own label has one vote, like that of a neighbour;
@@ -260,8 +237,8 @@ def spread_labels(network: Network, *, iterations_max: int) -> Labels:
         new = _take_most(votes, labels)
         is_same, labels = bool((new == labels).all()), new
         if is_same:
-            return Labels(labels, Progression(iteration, has_converged=True))
-    return Labels(labels, Progression(iterations_max, has_converged=False))
+            return labels, Progression(iteration, has_converged=True)
+    return labels, Progression(iterations_max, has_converged=False)
 
 
 def _take_most(votes: sparse.csr_matrix, labels: Ordinals) -> Ordinals:

@@ -186,24 +186,22 @@ def solve(request: Request, network: Network, members: NodeIndex) -> Solution:
         case ComponentsRequest():
             return _of_all(members, _name("component", find_components(network), members))
         case RankRequest(damping, tolerance, iterations_max):
-            ranked = rank_nodes(
+            ranks, progression = rank_nodes(
                 network, damping=damping, tolerance=tolerance, iterations_max=iterations_max
             )
-            solution = _of_all(members, {"rank": pa.array(ranked.ranks)})
-            return replace(solution, progression=ranked.progression)
+            return replace(_of_all(members, {"rank": pa.array(ranks)}), progression=progression)
         case PathsRequest():
             return _solve_paths(request, network, members)
         case TrianglesRequest():
             counts = count_triangles(network, wedges_max=ANALYSIS_WEDGES_MAX)
             return _of_all(members, {"triangles": pa.array(counts)})
         case LabelsRequest(iterations_max):
-            spread = spread_labels(network, iterations_max=iterations_max)
-            solution = _of_all(members, _name("label", spread.labels, members))
-            return replace(solution, progression=spread.progression)
+            labels, progression = spread_labels(network, iterations_max=iterations_max)
+            solution = _of_all(members, _name("label", labels, members))
+            return replace(solution, progression=progression)
         case DegreesRequest():
-            found = count_degrees(network)
-            values = {"in_degree": found.arriving, "out_degree": found.leaving}
-            values["degree"] = found.arriving + found.leaving
+            arriving, leaving = count_degrees(network)
+            values = {"in_degree": arriving, "out_degree": leaving, "degree": arriving + leaving}
             return _of_all(members, {name: pa.array(each) for name, each in values.items()})
         case CoresRequest():
             return _of_all(members, {"core": pa.array(find_cores(network))})
