@@ -8,7 +8,7 @@ them includes a counter in the content. S3 acknowledges a write only when it is 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 
@@ -126,6 +126,15 @@ class ObstoreObjects:
 
     def _action(self, verb: str, path: str) -> str:
         return f"{verb} {self._uri}/{path}"
+
+
+def read_records(objects: ObjectStore, prefix: str) -> Iterator[tuple[str, bytes]]:
+    """The paths and contents of the JSON objects below a prefix, by name."""
+    for name in sorted(objects.list(prefix).token_by_name):
+        stored = objects.find(f"{prefix}/{name}") if name.endswith(".json") else None
+        # An object that was deleted after the listing is skipped.
+        if stored is not None:
+            yield f"{prefix}/{name}", stored.content
 
 
 def delete_rows_file(objects: ObjectStore, path: str) -> None:

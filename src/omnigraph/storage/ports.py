@@ -45,14 +45,6 @@ class IndexSpec:
     kind: IndexKind
 
 
-@dataclass(frozen=True, slots=True)
-class IndexState:
-    """An existing index of a column, and how many rows of the version it covers."""
-
-    spec: IndexSpec
-    rows_covered: int
-
-
 class LayoutStep(StrEnum):
     """A step that improves the layout of a table, in the order in which the steps run."""
 
@@ -410,8 +402,8 @@ class TableReader(RowReader, Protocol):
     def fragment_row_counts(self, at: TableVersion) -> tuple[int, ...]:
         """The rows of each fragment, in order."""
 
-    def indexes(self, at: TableVersion) -> tuple[IndexState, ...]:
-        """The indexes of a version, by column."""
+    def indexes(self, at: TableVersion) -> Mapping[IndexSpec, int]:
+        """The indexes of a version, by column, and the number of rows that each covers."""
 
     def parts(self, at: TableVersion, *, rows_max: int) -> tuple[TablePart, ...]:
         """A version split into parts of about `rows_max` rows, for other processes to read."""

@@ -151,7 +151,7 @@ def build_indexes(store: LanceTables, line: Line) -> None:
     """Index the ids and the numbers, as far as they are not."""
     content = line.content
     of_numbers = [name for name, type in content.type_by_column.items() if type == NUMBER]
-    covered = {state.spec: state.rows_covered for state in store.indexes(line.head)}
+    covered = store.indexes(line.head)
     specs = [IndexSpec(name, IndexKind.BTREE) for name in ["id", *of_numbers]]
     lacking = [spec for spec in specs if covered.get(spec, -1) < len(content.row_by_id)]
     if lacking:

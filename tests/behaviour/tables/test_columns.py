@@ -10,7 +10,7 @@ import pytest
 
 from omnigraph.model.errors import ExpectedVersionMismatchError, UnexpectedBaseError
 from omnigraph.storage.lance.tables import LanceTables
-from omnigraph.storage.ports import IndexKind, IndexSpec, IndexState, StagedKind, TableVersion
+from omnigraph.storage.ports import IndexKind, IndexSpec, StagedKind, TableVersion
 from omnigraph.storage.predicates import IsNull, IsPresent, equals
 from omnigraph.storage.row_files import ID, TIMESTAMP
 from tests.support.lance_probes import files_of
@@ -348,11 +348,11 @@ def test_an_index_follows_a_renamed_column_and_goes_with_a_dropped_one(place: Pl
     wanted = columns(place=VECTOR, text=TEXT, years=NUMBER)
     changed = change(store, at, wanted, age="years", vector="place", word="text")
 
-    assert store.indexes(changed) == (
-        IndexState(IndexSpec("place", IndexKind.VECTOR), 1),
-        IndexState(IndexSpec("text", IndexKind.INVERTED), 1),
-        IndexState(IndexSpec("years", IndexKind.BTREE), 1),
-    )
+    assert store.indexes(changed) == {
+        IndexSpec("place", IndexKind.VECTOR): 1,
+        IndexSpec("text", IndexKind.INVERTED): 1,
+        IndexSpec("years", IndexKind.BTREE): 1,
+    }
     found = place.open_table(changed).scanner(
         columns=["id"], full_text_query="two", filter="years = 1"
     )
@@ -373,7 +373,7 @@ def test_a_name_that_a_renamed_column_had_can_be_indexed_again(
     specs = [IndexSpec(column, IndexKind.BTREE) for column in built]
     indexed = store.apply(store.stage_indexes(specs, onto=at))
 
-    known = {state.spec.column: state.rows_covered for state in store.indexes(indexed)}
+    known = {spec.column: rows for spec, rows in store.indexes(indexed).items()}
     assert known == {"age": 2, "years": 2 if is_old_rebuilt else 1}
     assert len(store.indexes(indexed)) == 2
     for column, value, expected in (("age", 7, 1), ("years", 8, 1), ("age", 1, 0)):
@@ -397,7 +397,7 @@ def test_a_column_that_some_files_lack_can_be_indexed(
 
     indexed = store.apply(store.stage_indexes([IndexSpec(column, kind)], onto=at))
 
-    assert store.indexes(indexed) == (IndexState(IndexSpec(column, kind), 3),)
+    assert store.indexes(indexed) == {IndexSpec(column, kind): 3}
     assert store.count(indexed, predicate=IsNull(column)) == 2
 
 

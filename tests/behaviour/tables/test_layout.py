@@ -14,7 +14,6 @@ from omnigraph.storage.lance.tables import LanceTables
 from omnigraph.storage.ports import (
     IndexKind,
     IndexSpec,
-    IndexState,
     LayoutStep,
     StagedKind,
     TableVersion,
@@ -61,7 +60,7 @@ def create_searchable(store: LanceTables, *letters: str) -> TableVersion:
 
 
 def rows_covered(store: LanceTables, at: TableVersion) -> dict[str, int]:
-    return {state.spec.column: state.rows_covered for state in store.indexes(at)}
+    return {spec.column: rows for spec, rows in store.indexes(at).items()}
 
 
 def segments(place: Place, at: TableVersion, column: str) -> list[int]:
@@ -299,7 +298,7 @@ def test_a_column_has_one_index_of_each_kind(place: Place) -> None:
 
     at = lay_out(store, at, wanted)
 
-    assert store.indexes(at) == tuple(IndexState(spec, 3) for spec in wanted)
+    assert store.indexes(at) == dict.fromkeys(wanted, 3)
 
 
 def test_an_index_of_an_unknown_kind_is_replaced(place: Place) -> None:

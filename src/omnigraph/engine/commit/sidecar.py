@@ -21,6 +21,7 @@ from omnigraph.model.errors import CorruptError, UnavailableError
 from omnigraph.model.names import MAIN
 from omnigraph.model.records import RecordError, decode_fields, encode_fields, read_document
 from omnigraph.storage.locks import HeldLocks
+from omnigraph.storage.objects import read_records
 from omnigraph.storage.ports import ObjectStore
 
 RECOVERY_PREFIX = "__recovery"
@@ -119,8 +120,8 @@ def list_sidecar_paths(objects: ObjectStore) -> list[str]:
 
 def list_sidecars(objects: ObjectStore) -> tuple[Sidecar, ...]:
     """The sidecars of all writes under way, by name; an unreadable one raises `CorruptError`."""
-    found = [(path, objects.find(path)) for path in list_sidecar_paths(objects)]
-    return tuple(decode_sidecar(each.content, path=path) for path, each in found if each)
+    found = list(read_records(objects, RECOVERY_PREFIX))
+    return tuple(decode_sidecar(content, path=path) for path, content in found)
 
 
 def encode_sidecar(sidecar: Sidecar) -> bytes:

@@ -67,6 +67,7 @@ from omnigraph.model.names import MAIN, BranchName, TagName, is_internal_branch,
 from omnigraph.model.types import format_datetime
 from omnigraph.storage.leases import LEASES_PREFIX, decode_lease
 from omnigraph.storage.locks import LockKey
+from omnigraph.storage.objects import read_records
 from omnigraph.storage.ports import TableRef, TableVersion
 from omnigraph.storage.row_files import table_schema
 
@@ -194,7 +195,7 @@ def examine_records(scope: DoctorContext) -> None:
 
 
 def _read_sidecars(scope: DoctorContext) -> Iterator[Sidecar]:
-    for path, content in _read_all(scope, RECOVERY_PREFIX):
+    for path, content in read_records(scope.stores.objects, RECOVERY_PREFIX):
         with scope.noting(FindingKind.RECORD_DAMAGED, path, advice=_UPGRADE):
             yield decode_sidecar(content, path=path)
 
@@ -244,7 +245,7 @@ def _examine_transactions(scope: DoctorContext) -> None:
 
 
 def _examine_leases(scope: DoctorContext) -> None:
-    for path, content in _read_all(scope, LEASES_PREFIX):
+    for path, content in read_records(scope.stores.objects, LEASES_PREFIX):
         advice = f"delete {path} while no process writes, unless a newer OmniGraph wrote it"
         with scope.noting(FindingKind.LEASE_DAMAGED, path, advice=advice):
             lease = decode_lease(content, path=path)
@@ -259,23 +260,13 @@ def _examine_leases(scope: DoctorContext) -> None:
 
 def _examine_claims(scope: DoctorContext) -> None:
     for prefix, who in ((READERS_PREFIX, "reader"), (CLEANUPS_PREFIX, "cleanup")):
-        for path, content in _read_all(scope, prefix):
+        for path, content in read_records(scope.stores.objects, prefix):
             advice = f"delete {path} while no process reads, unless a newer OmniGraph wrote it"
             with scope.noting(FindingKind.CLAIM_DAMAGED, path, advice=advice):
                 if decode_claim(content, path=path).is_over(scope.now):
                     message = f"the {who} that wrote it has ended"
                     advice = "no action required: the next cleanup that deletes anything removes it"
                     scope.add(FindingKind.CLAIM_LEFT, path, message, advice=advice)
-
-
-def _read_all(scope: DoctorContext, prefix: str) -> Iterator[tuple[str, bytes]]:
-    """The paths and contents of OmniGraph's JSON objects below a prefix, ordered by name."""
-    for name in sorted(scope.stores.objects.list(prefix).token_by_name):
-        path = f"{prefix}/{name}"
-        stored = scope.stores.objects.find(path) if name.endswith(".json") else None
-        # An object that was deleted after the listing is skipped.
-        if stored is not None:
-            yield path, stored.content
 
 
 def _find_holder(scope: DoctorContext, keys: list[LockKey]) -> str | None:

@@ -345,8 +345,7 @@ def examine_recorded_responses(scope: DoctorContext, stored: StoredType) -> None
         'it again with `mode="overwrite"`, then `graph.ensure_indices()`'
     )
     with scope.noting(FindingKind.INDEX_DAMAGED, stored.subject, advice=advice):
-        specs = [each.spec for each in tables.indexes(entry.at)]
-        named = {spec.column for spec in specs if spec.kind is IndexKind.BTREE}
+        named = {spec.column for spec in tables.indexes(entry.at) if spec.kind is IndexKind.BTREE}
         for column in sorted(named & stored.columns):
             with scope.noting(FindingKind.INDEX_DAMAGED, stored.subject, advice=advice):
                 found, expected = _query_index(tables, entry, column)
@@ -388,7 +387,7 @@ def examine_layout(scope: DoctorContext, stored: StoredType, state: ManifestStat
     optimize = f"`graph.optimize({argument})`"
     rebuild = f"{optimize} may rebuild it"
     with scope.noting(FindingKind.TYPE_DAMAGED, stored.subject, advice=rebuild):
-        rows_by_spec = {each.spec: each.rows_covered for each in tables.indexes(entry.at)}
+        rows_by_spec = tables.indexes(entry.at)
         layout = tables.plan_layout(entry.at, wanted=find_buildable(stored.declared, entry, tables))
         uncovered = (spec.column for spec in layout.uncovered if spec not in rows_by_spec)
         # A string has two indexes: one for comparisons, one for words.

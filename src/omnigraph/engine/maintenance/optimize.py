@@ -60,7 +60,7 @@ def prepare_indexes(snapshot: Snapshot, *, catalog: Catalog, tables: TableReader
     """The write that builds the missing indexes of a branch's own tables."""
     changes: dict[str, TableChange] = {}
     for declared, entry in _own_tables(snapshot, catalog):
-        existing = {state.spec for state in tables.indexes(entry.at)}
+        existing = tables.indexes(entry.at)
         wanted = find_buildable(declared, entry, tables)
         buildable = tuple(each for each in wanted if each not in existing)
         if buildable:
@@ -92,7 +92,7 @@ def report_indexes(
     reports = []
     for declared in catalog.stored_types():
         entry = snapshot.get(table_key_of(declared))
-        rows_by_spec = {each.spec: each.rows_covered for each in tables.indexes(entry.at)}
+        rows_by_spec = tables.indexes(entry.at)
         change = changes.get(entry.table_key)
         built = frozenset() if change is None else frozenset(change.indexes)
         for column, specs in _by_column(declared).items():
@@ -175,7 +175,7 @@ def list_pending(
     declared: NodeType | EdgeType, entry: Entry, snapshot: Snapshot, tables: TableReader
 ) -> tuple[PendingIndex, ...]:
     """The indexes that a type should have and lacks, each with the reason."""
-    rows_by_spec = {each.spec: each.rows_covered for each in tables.indexes(entry.at)}
+    rows_by_spec = tables.indexes(entry.at)
     reasons = {
         spec.column: _explain_absence(spec, rows_by_spec, entry, snapshot)
         for spec in choose_indexes(declared)
@@ -297,7 +297,7 @@ def needs_optimize(basis: Basis, *, tables: TableStore) -> bool:
     """Whether a type written by the branch has too many files, or an index covers too few rows."""
     for declared, entry in _own_tables(basis.snapshot, basis.catalog):
         wanted = find_buildable(declared, entry, tables)
-        covered = {each.spec: each.rows_covered for each in tables.indexes(entry.at)}
+        covered = tables.indexes(entry.at)
         enough = entry.row_count * (1 - UNINDEXED_SHARE_MIN)
         if any(each not in covered or covered[each] < enough for each in wanted):
             return True

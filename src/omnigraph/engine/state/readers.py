@@ -26,6 +26,7 @@ from omnigraph.model.limits import (
 )
 from omnigraph.model.records import RecordError, decode_record, encode_record
 from omnigraph.model.runtime import Clock
+from omnigraph.storage.objects import read_records
 from omnigraph.storage.ports import ObjectStore, TableRef, TableVersion
 
 READERS_PREFIX = "__readers"
@@ -119,12 +120,8 @@ class Readers:
         return frozenset().union(*living)
 
     def _claims(self, prefix: str) -> Iterator[tuple[str, ReadClaim]]:
-        for name in sorted(self.objects.list(prefix).token_by_name):
-            path = f"{prefix}/{name}"
-            stored = self.objects.find(path) if name.endswith(_ENDING) else None
-            # A claim that was released after the listing no longer exists.
-            if stored is not None:
-                yield path, decode_claim(stored.content, path=path)
+        for path, content in read_records(self.objects, prefix):
+            yield path, decode_claim(content, path=path)
 
 
 class _Claiming:

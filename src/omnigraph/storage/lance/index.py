@@ -26,7 +26,6 @@ from omnigraph.storage.lance.stage import make_staged
 from omnigraph.storage.ports import (
     IndexKind,
     IndexSpec,
-    IndexState,
     StagedKind,
     StagedWrite,
     TableBranchFolder,
@@ -146,15 +145,15 @@ def known_indexes(table: LanceDataset) -> tuple[KnownIndex, ...]:
     )
 
 
-def find_indexes(table: LanceDataset) -> tuple[IndexState, ...]:
-    """The indexes of the kinds that OmniGraph uses, by column."""
+def find_indexes(table: LanceDataset) -> dict[IndexSpec, int]:
+    """The indexes of the kinds that OmniGraph uses, by column, and the rows that each covers."""
     row_counts = rows_by_fragment(table)
-    states = [
-        IndexState(IndexSpec(index.columns[0], index.kind), _sum(row_counts, index.fragments))
+    covered = {
+        IndexSpec(index.columns[0], index.kind): _sum(row_counts, index.fragments)
         for index in known_indexes(table)
         if index.kind is not None and len(index.columns) == 1
-    ]
-    return tuple(sorted(states, key=lambda state: (state.spec.column, state.spec.kind)))
+    }
+    return dict(sorted(covered.items(), key=lambda each: (each[0].column, each[0].kind)))
 
 
 def rows_by_fragment(table: LanceDataset) -> dict[int, int]:

@@ -43,7 +43,6 @@ from omnigraph.storage.ports import (
     FollowedDelta,
     FragmentDeletions,
     IndexSpec,
-    IndexState,
     Layout,
     LayoutStep,
     NewFile,
@@ -208,7 +207,7 @@ class LanceTables:
         fragments = self._handles.get(at).get_fragments()
         return tuple(fragment.metadata.num_rows for fragment in fragments)
 
-    def indexes(self, at: TableVersion) -> tuple[IndexState, ...]:
+    def indexes(self, at: TableVersion) -> Mapping[IndexSpec, int]:
         with self._reading(at) as table:
             return index.find_indexes(table)
 
