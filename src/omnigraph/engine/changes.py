@@ -23,7 +23,7 @@ from omnigraph.engine.rows.json_rows import encode_column
 from omnigraph.engine.state.history import Commit, make_note, make_table
 from omnigraph.model.catalog import EdgeType, NodeType, TypeKind
 from omnigraph.model.errors import InvalidValueError, LimitExceededError, NotFoundError, plural
-from omnigraph.model.limits import CHANGES_PER_PAGE, CHANGES_PER_PAGE_MAX, CHANGES_SHOWN_MAX
+from omnigraph.model.limits import CHANGES_PER_PAGE, CHANGES_PER_PAGE_MAX, NOTEBOOK_ROWS_MAX
 from omnigraph.model.names import require_text
 from omnigraph.model.types import STRING
 
@@ -275,7 +275,7 @@ class ChangeSet:
         # Displaying changes must not make Spark compute them.
         if not isinstance(self._found, Sequence) and "_parts" not in vars(self):
             return title
-        shown = self.page(limit=CHANGES_SHOWN_MAX).changes
+        shown = self.page(limit=NOTEBOOK_ROWS_MAX).changes
         rows = ([each.op, each.kind, each.type, each.id, *_describe_change(each)] for each in shown)
         hidden = len(self) - len(shown)
         more = make_note(f"and {hidden:,} more {plural(hidden, 'change')}") if hidden else ""

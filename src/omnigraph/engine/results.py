@@ -35,8 +35,7 @@ from omnigraph.model.errors import (
     plural,
 )
 from omnigraph.model.limits import (
-    CONFLICTS_SHOWN_MAX,
-    RESULT_ROWS_SHOWN_MAX,
+    NOTEBOOK_ROWS_MAX,
     RESULT_ROWS_WRITTEN,
 )
 from omnigraph.model.names import parse_word
@@ -121,9 +120,9 @@ class MergeResult:
         names = ("type", "id", "kind", "message", "base", "source", "target")
         rows = (
             [each.type, each.id, each.kind, each.message, each.base, each.source, each.target]
-            for each in self.conflicts[:CONFLICTS_SHOWN_MAX]
+            for each in self.conflicts[:NOTEBOOK_ROWS_MAX]
         )
-        hidden = len(self.conflicts) - CONFLICTS_SHOWN_MAX
+        hidden = len(self.conflicts) - NOTEBOOK_ROWS_MAX
         more = make_note(f"and {hidden:,} more {plural(hidden, 'conflict')}") if hidden > 0 else ""
         return make_facts(facts) + make_table(names, rows) + more
 
@@ -417,7 +416,7 @@ class Result:
         )
 
     def _repr_html_(self) -> str:
-        shown = self._table.slice(0, RESULT_ROWS_SHOWN_MAX)
+        shown = self._table.slice(0, NOTEBOOK_ROWS_MAX)
         table = make_table(self.columns, zip(*self._encode(shown), strict=True))
         hidden = len(self) - len(shown)
         more = make_note(f"and {hidden:,} more {plural(hidden, 'row')}") if hidden else ""

@@ -337,17 +337,11 @@ ANALYSIS_WEDGES_MAX = 8 * 1024 * 1024
 ANALYSIS_PATH_BYTES_MAX = 1024 * 1024 * 1024
 """Most memory for the ids on all paths of a result: Arrow counts their bytes in 31 bits."""
 
-RESULT_ROWS_SHOWN_MAX = 20
-"""Most rows of a result that a notebook shows: about a screenful."""
+NOTEBOOK_ROWS_MAX = 20
+"""Most rows, changes or conflicts that a notebook shows: about a screenful."""
 
 COMMITS_SHOWN_MAX = 20
 """Commits of a branch that a notebook lists and the shell draws: a screenful of the newest."""
-
-CHANGES_SHOWN_MAX = 20
-"""Most changes of a diff that a notebook shows: about a screenful; a page of the diff has more."""
-
-CONFLICTS_SHOWN_MAX = 20
-"""Most conflicts of a merge that a notebook shows: each contains a row three times."""
 
 CHANGES_PER_PAGE = 1_000
 """Default number of changes in a page of a diff: enough to show, quick to send."""

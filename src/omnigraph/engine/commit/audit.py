@@ -48,17 +48,13 @@ _COMMITTING = tuple(
 """The kinds of recovery that publish a commit."""
 
 
-def event_of(kind: RecoveryKind) -> Event:
-    """The event that reports a recovery to an observer."""
-    match kind:
-        case RecoveryKind.ROLLED_FORWARD:
-            return Event.ROLLED_FORWARD
-        case RecoveryKind.ROLLED_BACK:
-            return Event.ROLLED_BACK
-        case RecoveryKind.ORPHANED_BRANCH_DISCARDED:
-            return Event.ORPHAN_DISCARDED
-        case RecoveryKind.EMPTY_INTENT_DISCARDED:
-            return Event.EMPTY_DISCARDED
+EVENT_BY_KIND = {
+    RecoveryKind.ROLLED_FORWARD: Event.ROLLED_FORWARD,
+    RecoveryKind.ROLLED_BACK: Event.ROLLED_BACK,
+    RecoveryKind.ORPHANED_BRANCH_DISCARDED: Event.ORPHAN_DISCARDED,
+    RecoveryKind.EMPTY_INTENT_DISCARDED: Event.EMPTY_DISCARDED,
+}
+"""The events that report recoveries to an observer."""
 
 
 def record(recovery: Recovery, *, tables: TableStore) -> None:

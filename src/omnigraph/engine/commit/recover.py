@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from uuid import UUID, uuid5
 
-from omnigraph.engine.commit.audit import event_of, record
+from omnigraph.engine.commit.audit import EVENT_BY_KIND, record
 from omnigraph.engine.commit.idempotency import request_lock
 from omnigraph.engine.commit.publish import PublishRequest, publish, require_locks_held
 from omnigraph.engine.commit.sidecar import (
@@ -444,7 +444,7 @@ class Recoverer:
             created_at=self.runtime.now(),
         )
         record(recovery, tables=self.stores.tables)
-        self.observer.count(event_of(kind))
+        self.observer.count(EVENT_BY_KIND[kind])
         # A crash here leaves a sidecar whose recovery is recorded; the next recovery only deletes
         # it.
         disarm(sidecar.operation_id, objects=self.stores.objects)

@@ -16,18 +16,17 @@ from functools import partial
 from omnigraph.engine.commit.prepared_write import PreparedWrite, StagingMode, TableChange
 from omnigraph.engine.commit.protocol import Authorship, WritePath
 from omnigraph.engine.commit.staging import discard_files
-from omnigraph.engine.ops.embeddings import EmbedCall, EmbeddedPart, Target, embed_part
+from omnigraph.engine.ops.embeddings import EmbedCall, EmbeddedPart, embed_part, list_targets
 from omnigraph.engine.ops.refs import create_table_branches
 from omnigraph.engine.ops.retry import Prepared, is_refused, run_write
 from omnigraph.engine.rows.snapshot_rows import SnapshotRows
 from omnigraph.engine.state.branch_state import Basis
 from omnigraph.engine.state.manifest import Entry, get_stored_type, table_branch_of, table_key_of
-from omnigraph.model.catalog import Catalog, Embedding, NodeType, Property
+from omnigraph.model.catalog import Catalog, NodeType
 from omnigraph.model.errors import EmbeddingError, GraphError, InvalidValueError, NotFoundError
 from omnigraph.model.limits import SPARK_PART_ROWS_MAX
 from omnigraph.model.names import MAIN, BranchName, find_near_name
 from omnigraph.model.ports import Embedder
-from omnigraph.model.types import Vector
 from omnigraph.storage.ports import NewFile, TableReader, TableRef, TableVersion, Workers
 from omnigraph.storage.predicates import And, IsNull, Operator, Or, Predicate, compare
 from omnigraph.storage.row_files import table_schema
@@ -59,24 +58,33 @@ def parse_call(
     declared = get_stored_type(type_name, catalog)
     if not isinstance(declared, NodeType):
         raise _refuse(declared.name, "an edge type has no embedded properties; name a node type")
-    named = _find_declared(declared, property_name)
+    if property_name is not None and property_name not in declared.properties:
+        near = find_near_name(property_name, declared.properties)
+        advice = "" if near is None else f"did you mean '{near}'?"
+        name = f"{declared.name}.{property_name}"
+        raise NotFoundError(kind="property", name=name, advice=advice)
+    named = [each for each in list_targets(declared) if property_name in (None, each[0].name)]
+    if not named and property_name is None:
+        problem = 'no property says what it is made of; declare a vector with @embed("text")'
+        raise _refuse(declared.name, problem)
+    if not named:
+        problem = 'it does not say what it is made of; declare it as a vector with @embed("text")'
+        raise _refuse(f"{declared.name}.{property_name}", problem)
     if embedder is None:
         raise EmbeddingError(
             action=f"embed {declared.name}, so the graph is unchanged",
             reason="no embedding provider is configured; set OMNIGRAPH_EMBEDDINGS_MOCK=1 for the "
             "built-in one",
         )
-    targets = []
-    for known, embedding in named:
-        assert isinstance(known.type.element, Vector), "only vectors are embedded"
-        targets.append(Target(known.name, embedding.source, known.type.element.dimension))
-        if embedding.model is not None and embedding.model != embedder.model:
+    for known, _ in named:
+        model = None if known.embedding is None else known.embedding.model
+        if model is not None and model != embedder.model:
             raise _refuse(
                 f"{declared.name}.{known.name}",
-                f"its vectors are computed by model '{embedding.model}', and texts are embedded by "
-                f"'{embedder.model}'; configure '{embedding.model}'",
+                f"its vectors are computed by model '{model}', and texts are embedded by "
+                f"'{embedder.model}'; configure '{model}'",
             )
-    return EmbedCall(declared, tuple(targets), embedder, is_only_missing)
+    return EmbedCall(declared, tuple(target for _, target in named), embedder, is_only_missing)
 
 
 def count_embedded(call: EmbedCall, basis: Basis, *, tables: TableReader) -> int:
@@ -194,29 +202,6 @@ class _Embedding:
         if self._table_branch is not None:
             discard_files(self._table_branch, self._written, tables=self._path.stores.tables)
         self._written = ()
-
-
-# Which properties, which rows
-
-
-def _find_declared(declared: NodeType, name: str | None) -> list[tuple[Property, Embedding]]:
-    if name is None:
-        every = [(each, each.embedding) for each in declared.properties.values()]
-        found = [(each, embedding) for each, embedding in every if embedding is not None]
-        if not found:
-            problem = 'no property says what it is made of; declare a vector with @embed("text")'
-            raise _refuse(declared.name, problem)
-        return sorted(found, key=lambda pair: pair[0].name)
-    subject = f"{declared.name}.{name}"
-    known = declared.properties.get(name)
-    if known is None:
-        near = find_near_name(name, declared.properties)
-        advice = "" if near is None else f"did you mean '{near}'?"
-        raise NotFoundError(kind="property", name=subject, advice=advice)
-    if known.embedding is None:
-        problem = 'it does not say what it is made of; declare it as a vector with @embed("text")'
-        raise _refuse(subject, problem)
-    return [(known, known.embedding)]
 
 
 def require_portable(embedder: Embedder) -> None:

@@ -31,7 +31,7 @@ from omnigraph.engine.merge.reconcile import (
     reconcile,
 )
 from omnigraph.engine.ops.diff import DeltaSource
-from omnigraph.engine.rows.json_rows import encode_entity
+from omnigraph.engine.ops.export import read_entity
 from omnigraph.engine.rows.snapshot_rows import SnapshotRows
 from omnigraph.engine.state.branch_state import Basis
 from omnigraph.engine.state.history import CommitNotes
@@ -275,9 +275,4 @@ def _find_row(
     type_name: str | None, id: str, snapshot: Snapshot, tables: TableReader, catalog: Catalog
 ) -> Mapping[str, object] | None:
     declared = type_name and (catalog.nodes.get(type_name) or catalog.edges.get(type_name))
-    entry = declared and snapshot.entries.get(table_key_of(declared))
-    if not declared or not entry:
-        return None
-    columns = tables.schema(entry.at).names
-    found = tables.find_rows(entry.at, ids=pa.array([id]), columns=columns)
-    return encode_entity(declared, found) if found.num_rows else None
+    return read_entity(declared, id, snapshot=snapshot, tables=tables) if declared else None

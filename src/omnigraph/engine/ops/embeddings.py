@@ -276,7 +276,7 @@ def find_lacking(
     """The rows whose vectors a write has to fill, for each property."""
     if policy.embedder is None or not rows.num_rows:
         return
-    for property, target in _list_targets(declared):
+    for property, target in list_targets(declared):
         numbers = find_wanted(rows, target, is_only_missing=True)
         subject = f"{declared.name}.{property.name}"
         if len(numbers) and _is_filled(property, subject, policy, policy.embedder):
@@ -332,7 +332,7 @@ def empty_stale(
     A vector that the update assigns belongs to the caller, and a vector whose text is unchanged
     stays.
     """
-    for _, target in _list_targets(declared):
+    for _, target in list_targets(declared):
         if target.source not in assigned or target.column in assigned:
             continue
         old, new = before[target.source].combine_chunks(), after[target.source].combine_chunks()
@@ -362,7 +362,8 @@ class _Lacking:
     subject: str
 
 
-def _list_targets(declared: NodeType | EdgeType) -> Iterator[tuple[Property, Target]]:
+def list_targets(declared: NodeType | EdgeType) -> Iterator[tuple[Property, Target]]:
+    """The embedded properties of a type, by name."""
     for name in sorted(declared.properties):
         property = declared.properties[name]
         if property.embedding is not None:

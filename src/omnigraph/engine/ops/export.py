@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from omnigraph.compiler.diagnostics import advise_name
 from omnigraph.engine.results import ExportedType, ExportReport
-from omnigraph.engine.rows.json_rows import encode_block, encode_rows
+from omnigraph.engine.rows.json_rows import encode_block, encode_entity, encode_rows
 from omnigraph.engine.state.branch_state import Basis
 from omnigraph.engine.state.manifest import Entry, Snapshot, get_stored_type, table_key_of
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType
@@ -89,6 +89,19 @@ def stored_columns(declared: NodeType | EdgeType, entry: Entry, tables: RowReade
     # A property that was added after the version has no column in it.
     stored = set(tables.schema(entry.at).names)
     return ["id", *declared.ends, *(name for name in declared.properties if name in stored)]
+
+
+def read_entity(
+    declared: NodeType | EdgeType, id: str, *, snapshot: Snapshot, tables: RowReader
+) -> dict[str, object] | None:
+    """The id, endpoints and properties of an entity, or None."""
+    entry = snapshot.entries.get(table_key_of(declared))
+    if entry is None:
+        # A type that was added after the snapshot has no entities in it.
+        return None
+    columns = tables.schema(entry.at).names
+    found = tables.find_rows(entry.at, ids=pa.array([id]), columns=columns)
+    return encode_entity(declared, found) if found.num_rows else None
 
 
 def complete(rows: Rows, schema: pa.Schema) -> Rows:

@@ -18,6 +18,7 @@ import pyarrow as pa
 from omnigraph.compiler.compile import compile_mutation, compile_read
 from omnigraph.compiler.diagnostics import advise_name
 from omnigraph.compiler.ir import Aggregate, MutationIR, ReadIR, Value
+from omnigraph.engine.ops.export import read_entity
 from omnigraph.engine.read.budget import Allowance, Budget, CacheMemory, LruCache
 from omnigraph.engine.read.cache import ReadCache, Sources
 from omnigraph.engine.read.entities import Indexes
@@ -32,7 +33,6 @@ from omnigraph.engine.read.relation import Relation
 from omnigraph.engine.read.table_scan import TableScanner, find_table_scan, is_worthwhile
 from omnigraph.engine.results import Blob, Result, ResultColumn
 from omnigraph.engine.rows.comparisons import Inputs
-from omnigraph.engine.rows.json_rows import encode_entity
 from omnigraph.engine.state.branch_state import Basis
 from omnigraph.engine.state.manifest import Snapshot, get_stored_type, table_key_of
 from omnigraph.engine.state.schema_files import AcceptedSchema
@@ -185,17 +185,9 @@ def _open_pipeline(call: QueryCall, basis: Basis, path: ReadPath, *, uses_bases:
 def find_entity(
     type_name: str, id: str, *, snapshot: Snapshot, catalog: Catalog, tables: RowReader
 ) -> dict[str, object] | None:
-    """The id, endpoints and properties of an entity, or None.
-
-    A type that was added after the snapshot has no entities in it.
-    """
+    """The id, endpoints and properties of an entity, or None."""
     declared = get_stored_type(type_name, catalog)
-    entry = snapshot.entries.get(table_key_of(declared))
-    if entry is None:
-        return None
-    columns = tables.schema(entry.at).names
-    found = tables.find_rows(entry.at, ids=pa.array([id]), columns=columns)
-    return encode_entity(declared, found) if found.num_rows else None
+    return read_entity(declared, id, snapshot=snapshot, tables=tables)
 
 
 _ETAG_CHARACTERS = 32
