@@ -8,7 +8,6 @@ the schema, or files.
 
 from __future__ import annotations
 
-from base64 import b64decode
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import chain
@@ -20,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from omnigraph.engine.rows.values import decode_blob
 from omnigraph.model.errors import InvalidValueError, LimitExceededError, RequestError
 from omnigraph.model.limits import PROPERTY_BYTES_MAX
 from omnigraph.model.types import (
@@ -182,7 +182,6 @@ def _parse_one(text: str, scalar: Scalar) -> int:
     return (parse_datetime(text) - _EPOCH) // _MS
 
 
-_BASE64 = "base64:"
 _UNITS_PER_MS = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 _OUTSIDE = "since 1970 lies outside the years 1 to 9999"
 
@@ -312,13 +311,10 @@ def _decode_blobs(column: pa.Array) -> pa.Array:
     blobs: list[bytes | None] = []
     # Decoded one by one, because Arrow has no base64; blobs are large, so the calls are cheap.
     for row, text in enumerate(column.to_pylist()):
-        if text is not None and not text.startswith(_BASE64):
-            problem = 'a blob is given as "base64:…"'
-            raise invalid_value(row, text, problem)
         try:
-            blobs.append(None if text is None else b64decode(text[len(_BASE64) :], validate=True))
+            blobs.append(None if text is None else decode_blob(text))
         except ValueError as error:
-            raise invalid_value(row, text, "the text after base64: is not valid base64") from error
+            raise invalid_value(row, text, str(error)) from error
     return pa.array(blobs, pa.large_binary())
 
 

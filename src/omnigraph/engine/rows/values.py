@@ -8,7 +8,6 @@ not checked here.
 
 from __future__ import annotations
 
-import binascii
 import operator
 from base64 import b64decode
 from collections.abc import Callable, Mapping, Sequence
@@ -135,11 +134,11 @@ def _store_float(value: Value, scalar: Scalar) -> float:
 def decode_blob(text: str) -> bytes:
     """The bytes that a text encodes; `ValueError` if it encodes none."""
     if not text.startswith(BLOB_PREFIX):
-        raise ValueError(f"a blob is given as `{BLOB_PREFIX}…`")
+        raise ValueError(f'a blob is given as "{BLOB_PREFIX}…"')
     try:
         return b64decode(text.removeprefix(BLOB_PREFIX), validate=True)
-    except binascii.Error as error:
-        raise ValueError(f"the text after `{BLOB_PREFIX}` is not base64") from error
+    except ValueError as error:
+        raise ValueError(f"the text after {BLOB_PREFIX} is not valid base64") from error
 
 
 Marks = npt.NDArray[np.bool_]

@@ -231,9 +231,9 @@ def test_a_timestamp_keeps_its_milliseconds() -> None:
         (list_of(Scalar.U64), (1, -1), "-1 exceeds U64"),
         (of(Scalar.F32), 1e39, "too large for F32"),
         (PropertyType(Vector(1)), (1e39,), "too large for F32"),
-        (of(Scalar.BLOB), "https://example.org/a.png", "`base64:…`"),
-        (of(Scalar.BLOB), "base64:*", "not base64"),
-        (of(Scalar.BLOB), "base64:AQI", "not base64"),
+        (of(Scalar.BLOB), "https://example.org/a.png", '"base64:…"'),
+        (of(Scalar.BLOB), "base64:*", "not valid base64"),
+        (of(Scalar.BLOB), "base64:AQI", "not valid base64"),
     ],
 )
 def test_a_value_that_does_not_fit_is_refused(
