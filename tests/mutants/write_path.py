@@ -239,8 +239,8 @@ WRITE_PATH_MUTANTS = (
         (
             Edit(
                 MUTATE,
-                '(("src", edge.source), ("dst", edge.target))',
-                '(("src", edge.source),)',
+                "in edge.ends.items():",
+                'in [("src", edge.source)]:',
             ),
         ),
         (PLANTED,),

@@ -443,5 +443,7 @@ class LanceTables:
 
 
 def _without_addresses(found: TableDelta) -> TableDelta:
-    parts = (found.deleted, found.added)
-    return TableDelta(*(read_rows(each.drop_columns([delta.ADDRESS])) for each in parts))
+    def read(rows: pa.Table) -> pa.Table:
+        return read_rows(rows.select([n for n in rows.column_names if n != delta.ADDRESS]))
+
+    return TableDelta(read(found.deleted), read(found.added))
