@@ -269,3 +269,60 @@ def test_a_merge_that_deletes_its_branch_deletes_it_once_it_is_merged(
     assert "short-lived" in branches_between
     assert (merged.status_code, merged.json()["branch_deleted"]) == (200, True)
     assert "short-lived" not in branches_after
+
+
+def test_a_retried_merge_that_deleted_its_branch_has_the_same_response(
+    client: httpx.Client,
+) -> None:
+    target, source = fork(client, "kept"), fork(client, "retried")
+    add_person(client, "Greta", branch=source).raise_for_status()
+    request = {"source": source, "target": target, "delete_branch": True}
+    headers = {"Idempotency-Key": "merge-and-delete"}
+
+    first = client.post(f"{G}/branches/merge", json=request, headers=headers)
+    again = client.post(f"{G}/branches/merge", json=request, headers=headers)
+
+    assert first.json()["branch_deleted"] is True
+    assert (again.status_code, again.json()) == (200, first.json())
+
+
+def test_a_retried_merge_keeps_a_branch_with_commits_that_were_not_merged(
+    client: httpx.Client,
+) -> None:
+    target, source = fork(client, "kept-too"), fork(client, "moved-on")
+    add_person(client, "Greta", branch=source).raise_for_status()
+    request = {"source": source, "target": target}
+    headers = {"Idempotency-Key": "merge-then-delete"}
+    client.post(f"{G}/branches/merge", json=request, headers=headers).raise_for_status()
+    add_person(client, "Later", branch=source).raise_for_status()
+
+    again = client.post(
+        f"{G}/branches/merge", json={**request, "delete_branch": True}, headers=headers
+    )
+
+    assert (again.status_code, again.json()["branch_deleted"]) == (200, False)
+    assert "Later" in names_on(client, source)
+    assert "Later" not in names_on(client, target)
+
+
+def test_a_merge_keeps_a_branch_that_a_tag_needs_and_says_so(client: httpx.Client) -> None:
+    target, source = fork(client, "kept-again"), fork(client, "tagged")
+    added = add_person(client, "Greta", branch=source).json()
+    client.post(f"{G}/tags", json={"name": "needed", "commit": added["commit_id"]})
+
+    merged = merge(client, source, target=target, delete_branch=True)
+
+    assert (merged.status_code, merged.json()["branch_deleted"]) == (200, False)
+    assert merged.json()["commit_id"] == head_of(client, target)
+    assert source in client.get(f"{G}/branches").json()["branches"]
+
+
+def test_a_merge_that_would_delete_main_is_refused_before_it_merges(client: httpx.Client) -> None:
+    target = fork(client, "behind")
+    add_person(client, "Ahead", branch="main").raise_for_status()
+    before = head_of(client, target)
+
+    response = merge(client, "main", target=target, delete_branch=True)
+
+    require_refused(response, 400, code="bad_request", says="'main'")
+    assert head_of(client, target) == before

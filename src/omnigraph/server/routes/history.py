@@ -11,7 +11,7 @@ from itertools import islice
 
 from omnigraph.engine.changes import ChangeSet
 from omnigraph.engine.graph import Graph
-from omnigraph.engine.results import MergeResult
+from omnigraph.engine.results import MergeOutcome
 from omnigraph.http.arrow import ARROW, accepts_arrow, encode_change_set
 from omnigraph.http.encode import (
     commit_changes_output,
@@ -39,8 +39,15 @@ from omnigraph.http.responses import (
     TagList,
     TagOutput,
 )
+from omnigraph.model.errors import NotFoundError, PreconditionFailedError, StillNeededError
 from omnigraph.model.limits import CHANGES_PER_PAGE, FEED_COMMITS_MAX
-from omnigraph.model.names import is_commit_id_like, parse_branch_name, parse_tag_name
+from omnigraph.model.names import (
+    MAIN,
+    BranchName,
+    is_commit_id_like,
+    parse_branch_name,
+    parse_tag_name,
+)
 from omnigraph.model.ports import Action
 from omnigraph.server.context import (
     GRAPH,
@@ -347,10 +354,12 @@ async def merge(call: RequestContext, body: MergeRequest) -> Response:
     resolve = None if body.resolve is None else _parse_decisions(body.resolve)
     is_deleting = body.delete_branch is True and body.dry_run is not True
     if is_deleting:
+        if source == MAIN:
+            raise bad_request("branch 'main' cannot be deleted; nothing was merged")
+        call.require(Action.READ, branch=source, target=None)
         call.require(Action.BRANCH_DELETE, branch=None, target=source)
 
-    def work(graph: Graph) -> MergeResult:
-        merged_head = graph.head(source) if is_deleting else None
+    def work(graph: Graph) -> MergeOutput:
         done = graph.merge(
             source,
             into=target,
@@ -360,17 +369,34 @@ async def merge(call: RequestContext, body: MergeRequest) -> Response:
             engine=body.engine or "auto",
             **call.write_options,
         )
-        if is_deleting:
-            # A commit made after the merge began is not in the target, so the branch is not deleted
-            # then.
-            graph.delete_branch(source, if_commit=merged_head)
-        return done
+        output = merge_output(done, source=source, target=target, actor=call.actor)
+        if body.delete_branch is not None:
+            is_deleted = is_deleting and _delete_merged(graph, source, target=target)
+            output["branch_deleted"] = is_deleted
+        return output
 
-    done = await call.run(work)
-    output = merge_output(done, source=source, target=target, actor=call.actor)
-    if body.delete_branch is not None:
-        output["branch_deleted"] = is_deleting
-    return json_response(output, commit_id=done.commit_id)
+    output = await call.run(work)
+    return json_response(output, commit_id=output["commit_id"])
+
+
+def _delete_merged(graph: Graph, source: BranchName, *, target: BranchName) -> bool:
+    """Delete the source of a merge if its target has all its commits; whether it is deleted.
+
+    A request that is repeated with the same key may find commits that it did not merge.
+    """
+    try:
+        head = graph.head(source)
+        rest = graph.merge(source, into=target, dry_run=True)
+        if rest.outcome is not MergeOutcome.ALREADY_UP_TO_DATE:
+            return False
+        graph.delete_branch(source, if_commit=head)
+    except NotFoundError:
+        # An earlier request with the same key has deleted it.
+        return True
+    except (PreconditionFailedError, StillNeededError):
+        # The merge is committed, so the response must not be an error.
+        return False
+    return True
 
 
 def _parse_decisions(given: list[Decision]) -> Mapping[tuple[str, str], object]:
