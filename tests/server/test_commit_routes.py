@@ -203,6 +203,17 @@ def test_an_invalid_difference_request_is_refused(
     assert says in response.json()["error"]
 
 
+@pytest.mark.parametrize("name", ["limit", "page_token"])
+def test_a_difference_as_arrow_refuses_options_of_pages(client: httpx.Client, name: str) -> None:
+    params = {"old": "main", "new": "main", name: "1"}
+
+    response = client.get(
+        f"{G}/diff", params=params, headers={"Accept": "application/vnd.apache.arrow.stream"}
+    )
+
+    require_refused(response, 400, code="bad_request", says=f"'{name}'")
+
+
 def test_a_feed_returns_each_commit_once_and_the_next_cursor(client: httpx.Client) -> None:
     branch = fork(client, "feed")
     start = client.get(f"{G}/changes", params={"start": "now", "branch": branch}).json()["cursor"]

@@ -236,6 +236,9 @@ async def diff(call: RequestContext) -> AnyResponse:
         return json_response(diff_output(found, found.page(token, limit=limit)))
 
     if accepts_arrow(call.header("accept")):
+        for parameter in (_LIMIT, _PAGE_TOKEN):
+            if parameter.name in call.arguments:
+                raise bad_request(f"as Arrow, a diff is not paged; leave out '{parameter.name}'")
         return await call.stream(
             lambda graph: encode_change_set(find(graph), {}), content_type=ARROW
         )
