@@ -8,7 +8,7 @@ a leftover.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -280,13 +280,18 @@ _CLEAN = "`graph.cleanup(keep=10)` removes it"
 
 
 def examine_leftovers(
-    scope: DoctorContext, *, states: Mapping[BranchName, ManifestState], is_complete: bool
+    scope: DoctorContext,
+    *,
+    states: Mapping[BranchName, ManifestState],
+    moved: Set[str],
+    is_complete: bool,
 ) -> None:
     """Check tags, and report objects that nothing refers to.
 
-    `is_complete` says whether all of history was read; otherwise only tags are checked.
+    Tags on `moved` branches are readable again after a relocation. `is_complete` says whether all
+    of history was read; otherwise only tags are checked.
     """
-    _examine_tags(scope)
+    _examine_tags(scope, moved)
     try:
         sidecars = list_sidecars(scope.stores.objects)
     except GraphError:
@@ -299,7 +304,7 @@ def examine_leftovers(
     _find_folders(scope, states)
 
 
-def _examine_tags(scope: DoctorContext) -> None:
+def _examine_tags(scope: DoctorContext, moved: Set[str]) -> None:
     for file in sorted(scope.stores.objects.list(TAGS_PREFIX).token_by_name):
         name = TagName(file.removesuffix(".json").replace("~", "/"))
         advice = f"`graph.delete_tag({str(name)!r})`, unless a copy of the graph has its commit"
@@ -314,7 +319,7 @@ def _examine_tags(scope: DoctorContext) -> None:
                     advice=f"delete {TAGS_PREFIX}/{file} and tag the commit again",
                 )
                 continue
-            if tag is not None:
+            if tag is not None and tag.branch not in moved:
                 scope.branch_states.state_of(
                     tag.commit_id, branch=tag.branch, version=tag.manifest_version
                 )
@@ -492,7 +497,8 @@ def examine(scope: DoctorContext) -> DoctorReport:
     names: tuple[BranchName, ...] = (MAIN,)
     with scope.noting(FindingKind.HISTORY_DAMAGED, "the list of branches", advice=FROM_A_COPY):
         names = (MAIN, *scope.branch_states.others())
-    placed = [name for name in names if not _has_moved(scope, name)]
+    moved = frozenset(name for name in names if _has_moved(scope, name))
+    placed = [name for name in names if name not in moved]
     states = {name: state for name in placed if (state := _read_state(scope, name))}
     catalog = examine_schema(scope, main=states.get(MAIN))
     hashes: set[str] = set()
@@ -514,7 +520,7 @@ def examine(scope: DoctorContext) -> DoctorReport:
     is_complete = len(states) == len(names) and all(
         each.code is not FindingKind.TYPE_NOT_IN_HISTORY for each in scope.findings
     )
-    examine_leftovers(scope, states=states, is_complete=is_complete)
+    examine_leftovers(scope, states=states, moved=moved, is_complete=is_complete)
     # Without duplicates, by severity and then in the order of discovery.
     order = list(Severity)
     findings = sorted(dict.fromkeys(scope.findings), key=lambda each: order.index(each.severity))
