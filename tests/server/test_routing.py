@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from omnigraph.model.limits import BODY_S_MIN
-from omnigraph.server.context import Route
-from omnigraph.server.requests import IF_COMMIT, NO_BODY
+from omnigraph.server.context import Pool, Route
+from omnigraph.server.requests import IDEMPOTENCY_KEY, IF_COMMIT, NO_BODY
 from omnigraph.server.routes.table import make_routes
 from omnigraph.server.telemetry import Metrics
 from tests.support.served_graphs import require_refused
@@ -237,6 +237,27 @@ def test_a_route_that_cannot_check_the_head_refuses_to_be_given_one(
     response = client.request(route.method, path, headers={IF_COMMIT.name: "x"}, json={})
 
     require_refused(response, 400, code="bad_request", says=IF_COMMIT.name)
+
+
+@pytest.mark.parametrize(
+    "route",
+    [each for each in ROUTES if each.pool is Pool.WRITE and IDEMPOTENCY_KEY not in each.parameters],
+    ids=lambda each: f"{each.method} {each.path}",
+)
+def test_a_write_that_cannot_be_retried_by_a_key_refuses_to_be_given_one(
+    client: httpx.Client, route: Route
+) -> None:
+    path = route.path.replace("{graph_id}", "default").replace("{", "").replace("}", "")
+
+    response = client.request(route.method, path, headers={IDEMPOTENCY_KEY.name: "x"}, json={})
+
+    require_refused(response, 400, code="bad_request", says=IDEMPOTENCY_KEY.name)
+
+
+def test_a_read_may_have_a_key(client: httpx.Client) -> None:
+    response = client.get("/graphs/default/head", headers={IDEMPOTENCY_KEY.name: "x"})
+
+    assert response.status_code == 200
 
 
 def test_a_plan_of_a_schema_has_no_engine(client: httpx.Client) -> None:

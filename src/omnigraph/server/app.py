@@ -20,8 +20,15 @@ from starlette.types import Receive, Scope, Send
 
 from omnigraph.model.errors import GraphError, NotFoundError
 from omnigraph.model.limits import BODY_BYTES_PER_S_MIN, BODY_S_MIN, STALLED_CLIENT_S_MAX
-from omnigraph.server.context import RequestContext, Route, ServerContext
-from omnigraph.server.requests import IF_COMMIT, Body, JsonType, parse_arguments, require_json
+from omnigraph.server.context import Pool, RequestContext, Route, ServerContext
+from omnigraph.server.requests import (
+    IF_COMMIT,
+    WRITE_OPTIONS,
+    Body,
+    JsonType,
+    parse_arguments,
+    require_json,
+)
 from omnigraph.server.responses import (
     AnyResponse,
     Header,
@@ -219,8 +226,10 @@ async def _respond(
 ) -> AnyResponse:
     """Validate the request, read its body and call the handler."""
     call.arguments = parse_arguments(query_string, route.query_parameters)
-    if IF_COMMIT.name.lower().encode() in call.headers and IF_COMMIT not in route.parameters:
-        raise bad_request(f"this route does not support the header {IF_COMMIT.name}")
+    # A read may be repeated anyway, so its key is harmless.
+    for option in WRITE_OPTIONS if route.pool is Pool.WRITE else (IF_COMMIT,):
+        if option.name.lower().encode() in call.headers and option not in route.parameters:
+            raise bad_request(f"this route does not support the header {option.name}")
     call.body = await read_body(route.body, headers=call.headers, receive=receive)
     with _cancelling(call, receive):
         response = await route.respond(call)
