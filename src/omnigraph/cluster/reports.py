@@ -6,15 +6,14 @@ names of the fields that programs read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from omnigraph.cluster.approvals import Approval
 from omnigraph.cluster.desired import Desired
 from omnigraph.cluster.lock import Lock
 from omnigraph.cluster.plan import Change, Plan
 from omnigraph.cluster.resources import Finding, kind_of
-from omnigraph.cluster.state import ClusterState, encode_statuses
+from omnigraph.cluster.state import ClusterState, encode_statuses, without_none
 from omnigraph.model.source import Severity
 
 
@@ -123,15 +122,7 @@ def encode_report(report: Report) -> dict[str, object]:
         "ok": heading.is_ok,
         "config_dir": heading.folder,
         **_encode_body(report),
-        "diagnostics": [
-            {
-                "code": each.code,
-                "severity": str(each.severity),
-                "path": each.path,
-                "message": each.message,
-            }
-            for each in heading.findings
-        ],
+        "diagnostics": [asdict(each) for each in heading.findings],
     }
 
 
@@ -142,10 +133,10 @@ def _encode_body(report: Report) -> dict[str, object]:
                 "config_file": config_file,
                 "resource_digests": {} if desired is None else desired.digests,
                 "resources": [
-                    _without_none(
+                    without_none(
                         {
                             "address": each.address,
-                            "kind": str(kind_of(each.address)),
+                            "kind": kind_of(each.address),
                             "digest": each.entry.digest,
                             "path": each.path,
                         }
@@ -164,7 +155,7 @@ def _encode_body(report: Report) -> dict[str, object]:
             }
         case ApplyReport(actor=actor, desired=desired, facts=facts, changes=changes):
             return {
-                **_without_none({"actor": actor}),
+                **without_none({"actor": actor}),
                 "desired_revision": _encode_revision(desired),
                 "state_observations": _encode_facts(facts),
                 "changes": [encode_change(each) for each in changes],
@@ -175,20 +166,18 @@ def _encode_body(report: Report) -> dict[str, object]:
                 "resource_statuses": _encode_ledger_part(facts)["resource_statuses"],
             }
         case ApproveReport(facts=facts, approval=approval):
-            given: Mapping[str, object] = (
-                {}
-                if approval is None
-                else {
+            given: dict[str, object] = {}
+            if approval is not None:
+                given = {
                     "approval_id": approval.id,
                     "resource": approval.resource,
                     "operation": approval.operation,
                     "approved_by": approval.approved_by,
                 }
-            )
             return {**given, "state_observations": _encode_facts(facts)}
         case StateReport(operation=operation, facts=facts):
             return {
-                **_without_none({"operation": operation}),
+                **without_none({"operation": operation}),
                 "state_observations": _encode_facts(facts),
                 **_encode_ledger_part(facts),
             }
@@ -204,9 +193,7 @@ def _encode_plan(plan: Plan | None) -> dict[str, object]:
         return {"changes": [], "blast_radius": [], "approvals_required": []}
     return {
         "changes": [encode_change(each) for each in plan.changes],
-        "blast_radius": [
-            {"resource": each.resource, "affected": list(each.affected)} for each in plan.reaches
-        ],
+        "blast_radius": [asdict(each) for each in plan.reaches],
         "approvals_required": [
             {
                 "resource": each.resource,
@@ -220,18 +207,16 @@ def _encode_plan(plan: Plan | None) -> dict[str, object]:
 
 def encode_change(change: Change) -> dict[str, object]:
     """One change as a JSON object."""
-    encoded = _without_none(
+    encoded = without_none(
         {
             "resource": change.resource,
-            "operation": str(change.operation),
+            "operation": change.operation,
             "before_digest": change.before_digest,
             "after_digest": change.after_digest,
-            "disposition": str(change.disposition),
+            "disposition": change.disposition,
             "reason": change.reason,
             "binding_change": True if change.is_binding_change else None,
-            "metadata_change": None
-            if change.metadata_change is None
-            else str(change.metadata_change),
+            "metadata_change": change.metadata_change,
         }
     )
     if change.migration is not None:
@@ -268,7 +253,7 @@ def _encode_facts(facts: StateFacts | None) -> dict[str, object]:
         return {}
     ledger, held, acquired = facts.ledger, facts.held, facts.acquired
     lock = held if held is not None else acquired
-    return _without_none(
+    return without_none(
         {
             "state_path": facts.state_path,
             "lock_path": facts.lock_path,
@@ -287,7 +272,3 @@ def _encode_facts(facts: StateFacts | None) -> dict[str, object]:
             "lock_age_seconds": facts.held_s,
         }
     )
-
-
-def _without_none(fields: Mapping[str, object]) -> dict[str, object]:
-    return {key: value for key, value in fields.items() if value is not None}

@@ -9,7 +9,7 @@ decided elsewhere.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -133,6 +133,11 @@ class StoredFields:
 
 def _join(place: str, key: str) -> str:
     return f"{place}.{key}" if place else key
+
+
+def without_none(fields: Mapping[str, object]) -> dict[str, object]:
+    """The fields that have a value."""
+    return {key: value for key, value in fields.items() if value is not None}
 
 
 def encode_tree(tree: Mapping[str, object]) -> bytes:
@@ -437,7 +442,7 @@ def encode_ledger(ledger: ClusterState) -> bytes:
             "applied_revision": {
                 "config_digest": ledger.config_digest,
                 "resources": {
-                    address: _encode_resource(each)
+                    address: without_none(asdict(each))
                     for address, each in sorted(ledger.resources.items())
                 },
             },
@@ -451,7 +456,7 @@ def encode_ledger(ledger: ClusterState) -> bytes:
 
 def encode_statuses(statuses: Mapping[str, ResourceStatus]) -> dict[str, object]:
     """Statuses by address, as they are stored and shown."""
-    return {address: _encode_status(each) for address, each in sorted(statuses.items())}
+    return {address: without_none(asdict(each)) for address, each in sorted(statuses.items())}
 
 
 def decode_ledger(content: bytes) -> ClusterState:
@@ -484,17 +489,6 @@ def _cas_of(content: bytes) -> str:
     return f"sha256:{digest_bytes(content)}"
 
 
-def _encode_resource(resource: AppliedResource) -> dict[str, object]:
-    encoded: dict[str, object] = {"digest": resource.digest}
-    if resource.applies_to is not None:
-        encoded["applies_to"] = list(resource.applies_to)
-    if resource.embedding_provider is not None:
-        encoded["embedding_provider"] = resource.embedding_provider
-    if resource.embedding_profile is not None:
-        encoded["embedding_profile"] = dict(resource.embedding_profile)
-    return encoded
-
-
 def _decode_resource(fields: StoredFields) -> AppliedResource:
     profile = fields.within("embedding_profile", known=None)
     return AppliedResource(
@@ -505,16 +499,6 @@ def _decode_resource(fields: StoredFields) -> AppliedResource:
         if "embedding_profile" in fields.names
         else None,
     )
-
-
-def _encode_status(status: ResourceStatus) -> dict[str, object]:
-    encoded: dict[str, object] = {
-        "status": str(status.status),
-        "conditions": list(status.conditions),
-    }
-    if status.message is not None:
-        encoded["message"] = status.message
-    return encoded
 
 
 def _decode_status(statuses: StoredFields, address: str) -> ResourceStatus:
