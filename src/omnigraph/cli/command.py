@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import wraps
 from importlib import import_module
-from inspect import signature
 
 import click
 from click.exceptions import NoSuchCommand
@@ -165,16 +164,13 @@ def command(
     """Make a function of an `Invocation` a `Command`; the registry defines its name.
 
     `shared` are options and arguments that several commands have; they follow those that decorate
-    the function. The invocation has the URI and `--json`, so a function that does not declare `uri`
-    and `is_json` does not get them.
+    the function. The function does not get the URI and `--json`, which the invocation has.
     """
 
     def decorate(function: Callable[..., object]) -> Command:
-        parameters = signature(function).parameters
-
         @wraps(function)
         def run(invocation: Invocation, **given: object) -> object:
-            for name in _OF_INVOCATION - parameters.keys():
+            for name in _OF_INVOCATION:
                 given.pop(name, None)
             return function(invocation, **given)
 

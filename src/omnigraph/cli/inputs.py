@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
 from shlex import quote
 
@@ -64,12 +66,6 @@ def _name_of(path: str) -> str:
     return "<stdin>" if path == STANDARD_INPUT else path
 
 
-QUERY_OPTION = click.option(
-    "--query", "query_path", metavar="FILE", help="A .gq file; `-` is stdin."
-)
-TEXT_OPTION = click.option(
-    "-e", "--query-string", "query_text", metavar="GQ", help="The text of the query."
-)
 PARAMS_OPTION = click.option(
     "--params", "params_text", metavar="JSON", help="The parameters, as a JSON object."
 )
@@ -110,6 +106,50 @@ def require_one_reader_of_input(*paths: str | None) -> None:
     """Reject a command line that reads standard input twice."""
     if paths.count(STANDARD_INPUT) > 1:
         raise click.UsageError("only one option can read from stdin")
+
+
+@dataclass(frozen=True, slots=True)
+class QueryInput:
+    """A query of a command line: a text or the name of a stored query, and its parameters.
+
+    With a text, the name selects one of its queries.
+    """
+
+    name: str | None
+    text: str | None
+    path: str | None
+    params: dict[str, object] | None
+
+    def attach_path(self) -> AbstractContextManager[None]:
+        """A block whose diagnostics of the text name the file that it was read from, if any."""
+        return attach_path(self.text or "", self.path)
+
+
+def takes_query(function: Callable[..., object]) -> Callable[..., object]:
+    """Add the argument and the options of a query; the function gets them as a `QueryInput`."""
+
+    @click.argument("name", required=False)
+    @click.option("--query", "query_path", metavar="FILE", help="A .gq file; `-` is stdin.")
+    @click.option("-e", "--query-string", "query_text", metavar="GQ", help="The text of the query.")
+    @PARAMS_OPTION
+    @PARAMS_FILE_OPTION
+    @wraps(function)
+    def run(
+        invocation: object,
+        *,
+        name: str | None,
+        query_path: str | None,
+        query_text: str | None,
+        params_text: str | None,
+        params_path: str | None,
+        **others: object,
+    ) -> object:
+        require_one_reader_of_input(query_path, params_path)
+        text = find_text(query_path, query_text)
+        query = QueryInput(name, text, query_path, find_params(params_text, params_path))
+        return function(invocation, query=query, **others)
+
+    return run
 
 
 @contextmanager

@@ -23,7 +23,14 @@ import omnigraph
 from omnigraph.cli.config import CONFIG_FILE, Format, OperatorConfig, find_home, read_config
 from omnigraph.cli.credentials import CREDENTIALS_FILE, find_token, read_token, servers_at
 from omnigraph.cli.options import Flags
-from omnigraph.cli.output import CommandError, Terminal, print_output, show_waiting, standard_output
+from omnigraph.cli.output import (
+    CommandError,
+    Terminal,
+    print_json,
+    print_line,
+    show_waiting,
+    standard_output,
+)
 from omnigraph.cli.targets import (
     ClusterScope,
     Scope,
@@ -165,9 +172,9 @@ class Invocation:
             return []
         return servers_at(self.reached.uri, self.config.url_by_server)
 
-    def target(self, uri: str | None) -> Target:
-        """The graph of a command on rows; `uri` is its positional argument or `--uri`."""
-        match require_data_scope(self._resolve(uri)):
+    def target(self) -> Target:
+        """The graph of a command on rows."""
+        match require_data_scope(self._resolve()):
             case StoreTarget() as store:
                 return store
             case ServedTarget() as server:
@@ -175,7 +182,7 @@ class Invocation:
 
     def direct_target(self) -> StoreTarget:
         """The graph of a command that works on storage."""
-        match require_direct_scope(self._resolve(self.uri)):
+        match require_direct_scope(self._resolve()):
             case StoreTarget() as store:
                 return store
             case ClusterScope() as scope:
@@ -183,11 +190,11 @@ class Invocation:
 
     def cluster_scope(self) -> ClusterScope:
         """The cluster of a command that works on the applied state."""
-        return require_cluster_scope(self._resolve(None))
+        return require_cluster_scope(self._resolve())
 
     def find_cluster_scope(self) -> ClusterScope | None:
         """The named cluster; None if the address is not a cluster."""
-        scope = self._resolve(None)
+        scope = self._resolve()
         return scope if isinstance(scope, ClusterScope) else None
 
     def server_target(self) -> ServedTarget:
@@ -209,7 +216,7 @@ class Invocation:
 
     def open_to_read(self) -> AbstractContextManager[AnyGraph]:
         """Open the graph of a command that only reads."""
-        return self.open(self.target(self.uri), read_only=True)
+        return self.open(self.target(), read_only=True)
 
     def open_to_write(self, verb: str, target: Target) -> AbstractContextManager[AnyGraph]:
         """Open the graph of a target for writing, and print the target of the write."""
@@ -277,7 +284,11 @@ class Invocation:
         self, payload: Mapping[str, object] | list[object], lines: Iterable[str]
     ) -> None:
         """Print a payload as JSON if the command line requests it, or else lines of text."""
-        print_output(payload, lines, is_json=self.is_json)
+        if self.is_json:
+            print_json(payload)
+            return
+        for line in lines:
+            print_line(line)
 
     def waiting(self, action: str) -> AbstractContextManager[None]:
         """A block that shows a message with the elapsed time on a terminal while it takes long."""
@@ -288,18 +299,18 @@ class Invocation:
         """The terminal properties of standard output now."""
         return standard_output(self.environment)
 
-    def output_format(
-        self, *, is_json: bool, chosen: str | None, of_alias: Format | None
-    ) -> Format:
+    def output_format(self, *, chosen: str | None, of_alias: Format | None) -> Format:
         """The format of rows: `--json`, else `--format`, else the alias's, else the default."""
-        if is_json:
+        if self.is_json:
             return Format.JSON
         if chosen is not None:
             return Format(chosen)
         return of_alias or self.config.defaults.output or Format.TABLE
 
-    def _resolve(self, uri: str | None) -> Scope | None:
-        return resolve_scope(self.flags, uri=uri, config=self.config, environment=self.environment)
+    def _resolve(self) -> Scope | None:
+        return resolve_scope(
+            self.flags, uri=self.uri, config=self.config, environment=self.environment
+        )
 
     def _with_token(self, target: ServedTarget) -> ServedTarget:
         token = find_token(

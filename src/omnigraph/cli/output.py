@@ -125,17 +125,6 @@ def print_json(payload: Mapping[str, object] | list[object]) -> None:
     print_pieces([orjson.dumps(payload, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)])
 
 
-def print_output(
-    payload: Mapping[str, object] | list[object], lines: Iterable[str], *, is_json: bool
-) -> None:
-    """Print a payload as JSON, or else lines of text."""
-    if is_json:
-        print_json(payload)
-        return
-    for line in lines:
-        print_line(line)
-
-
 def print_line(line: str) -> None:
     """Print a line of text output, with control characters escaped."""
     _note_printed()

@@ -83,7 +83,7 @@ _HIDDEN = frozenset({"ingest", "schema get"})
 _COMMANDS = {
     Capability.DATA: (
         ("query", "query:query", "Run a query."),
-        ("mutate", "mutate:mutate", "Run a mutation."),
+        ("mutate", "query:mutate", "Run a mutation."),
         ("load", "load:load", "Load rows into a branch."),
         ("ingest", "load:ingest", "Load rows into a branch (deprecated: use `load`)."),
         ("export", "export:export", "Print the rows of a branch."),

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 @click.option("--from", "base", default="main", show_default=True, metavar="BASE")
 def branch_create(invocation: Invocation, *, name: str, base: str, if_commit: str | None) -> None:
     """Create a branch at the head of another; no rows are copied."""
-    target = invocation.target(invocation.uri)
+    target = invocation.target()
     with invocation.open_to_write("branch create", target) as graph:
         graph.create_branch(name, base=base, if_commit=if_commit)
         actor = graph.actor
@@ -59,7 +59,7 @@ def branch_list(invocation: Invocation) -> None:
 @click.argument("name")
 def branch_delete(invocation: Invocation, *, name: str, if_commit: str | None) -> None:
     """Delete a branch and the commits that only it contains."""
-    target = invocation.target(invocation.uri)
+    target = invocation.target()
     invocation.confirm(f"delete branch '{name}'", target)
     with invocation.open_to_write("branch delete", target) as graph:
         graph.delete_branch(name, if_commit=if_commit)
@@ -72,7 +72,7 @@ def branch_delete(invocation: Invocation, *, name: str, if_commit: str | None) -
 @click.argument("commit", required=False)
 def tag_create(invocation: Invocation, *, name: str, commit: str | None) -> None:
     """Tag COMMIT, or the head of main; it remains readable while the tag exists."""
-    with invocation.open_to_write("tag create", invocation.target(invocation.uri)) as graph:
+    with invocation.open_to_write("tag create", invocation.target()) as graph:
         commit_id = graph.head() if commit is None else graph.commit(commit).id
         graph.tag(name, commit_id)
     output: TagOutput = {"name": name, "commit_id": commit_id}
@@ -94,7 +94,7 @@ def tag_list(invocation: Invocation) -> None:
 @click.argument("name")
 def tag_delete(invocation: Invocation, *, name: str) -> None:
     """Delete a tag; its commit remains."""
-    with invocation.open_to_write("tag delete", invocation.target(invocation.uri)) as graph:
+    with invocation.open_to_write("tag delete", invocation.target()) as graph:
         graph.delete_tag(name)
     output: TagDeleted = {"name": name}
     invocation.print_output(output, [f"deleted tag {show_name(name)}"])

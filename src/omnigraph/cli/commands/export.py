@@ -61,7 +61,7 @@ def export(  # noqa: PLR0913  # its flags
     if out is not None and out != STANDARD_OUTPUT:
         if keys:
             raise click.UsageError("--table does not apply with --out; use --type")
-        target = invocation.target(invocation.uri)
+        target = invocation.target()
         if isinstance(target, ServedTarget):
             raise CommandError(
                 "--out needs direct storage access; to export from a server, redirect the output: "

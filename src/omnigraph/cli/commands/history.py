@@ -192,7 +192,7 @@ def changes(
 
     Each line has a `cursor`; pass it to --start to continue after that commit.
     """
-    target = invocation.target(invocation.uri)
+    target = invocation.target()
     begin = start or ("now" if is_following else "beginning")
     printed = 0
     with invocation.open(target, read_only=True) as graph:
@@ -262,7 +262,7 @@ def diff(  # one per flag
 
     `+` inserted, `-` deleted, `~` updated; a change that was later undone is not shown.
     """
-    target = invocation.target(invocation.uri)
+    target = invocation.target()
     with invocation.open(target, read_only=True) as graph:
         with invocation.waiting("compare"):
             found = graph.diff(old, new, types=types or None, ops=ops or None)

@@ -123,7 +123,7 @@ def load(
     **options: Unpack[LoadOptions],
 ) -> None:
     """Load rows of any number of types as one commit, or change nothing."""
-    target = invocation.target(invocation.uri)
+    target = invocation.target()
     start_session = None
     if master is not None or settings:
         if options["engine"] == "inline":
@@ -143,7 +143,7 @@ def load(
 def ingest(invocation: Invocation, *, paths: Sequence[str], **options: Unpack[LoadOptions]) -> None:
     """Load rows (deprecated: use `omnigraph load`)."""
     print_note("warning: `omnigraph ingest` is deprecated; use `omnigraph load`")
-    target = invocation.target(invocation.uri)
+    target = invocation.target()
     done, actor = _load(invocation, paths, target, "ingest", None, options)
     output = ingest_output(done, uri=target.uri, mode=options["mode"], actor=actor)
     invocation.print_output(output, _view(done, uri=target.uri, mode=options["mode"]))

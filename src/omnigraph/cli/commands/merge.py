@@ -380,7 +380,7 @@ def merge(  # noqa: PLR0913  # one per flag
     is_piped = decisions_path == STANDARD_OUTPUT
     if is_piped and invocation.is_json:
         raise click.UsageError("--json and --write-decisions - are mutually exclusive")
-    target = invocation.target(invocation.uri)
+    target = invocation.target()
     resolve = None
     if resolve_path is not None:
         decided = read_source(resolve_path)
@@ -460,7 +460,7 @@ def _replay(
     branch: str,
 ) -> None:
     """Run a revert or a cherry-pick; conflicts are shown side by side and cannot be resolved."""
-    target = invocation.target(invocation.uri)
+    target = invocation.target()
     with invocation.open_to_write(verb, target) as graph:
         try:
             with invocation.waiting(verb):

@@ -301,7 +301,7 @@ def mcp(invocation: Invocation, *, queries: str | None, ad_hoc: bool, allow_main
     Writes go to a separate branch of the agent, which a person merges. For a server, the tools are
     its stored queries, and its policy applies.
     """
-    target = invocation.target(invocation.uri)
+    target = invocation.target()
     if isinstance(target, ServedTarget) and queries is not None:
         raise CommandError("--queries does not apply to a server, which has its own stored queries")
     if isinstance(target, StoreTarget) and queries is None and not ad_hoc:

@@ -1,7 +1,8 @@
-"""The commands `query`, `explain`, `alias`, `entity` and `shell`.
+"""The commands `query`, `mutate`, `explain`, `alias`, `entity` and `shell`.
 
-All but `shell` only read. The formats of results need Arrow and are imported once there is a result
-to print. Stored queries run on a server by name; the server rejects a mutation here.
+All but `mutate` and `shell` only read. The formats of results need Arrow and are imported once
+there is a result to print. Stored queries run on a server by name; the server rejects a query of
+the other kind.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
@@ -19,61 +20,58 @@ from omnigraph.cli.config import Alias, Format
 from omnigraph.cli.inputs import (
     PARAMS_FILE_OPTION,
     PARAMS_OPTION,
-    QUERY_OPTION,
     STANDARD_INPUT,
     STANDARD_OUTPUT,
-    TEXT_OPTION,
-    attach_path,
+    QueryInput,
     find_params,
-    find_text,
     hinting_at_store,
     read_source,
     refuse_constant,
     require_one,
-    require_one_reader_of_input,
     require_stored,
+    takes_query,
 )
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import (
     BRANCH_OPTION,
+    EMBED_OPTION,
     ENGINE_OPTION,
     FORMAT_OPTION,
+    IF_COMMIT_OPTION,
     JSON_OPTION,
+    KEY_OPTION,
     READ_BRANCH_OPTION,
     SNAPSHOT_OPTION,
     URI_ARGUMENT,
     URI_OPTION,
+    WriteConditions,
     complete_aliases,
 )
 from omnigraph.cli.output import (
     CommandError,
     escape_control,
     print_note,
-    print_output,
     show_count,
     show_value,
-    show_waiting,
 )
 from omnigraph.cli.targets import make_server_scope
+from omnigraph.compiler.query.parser import get_single_query_name
 from omnigraph.compiler.statements import split_statements
+from omnigraph.http.encode import encode_mutation
 from omnigraph.http.responses import EntityOutput, ExplainOutput
 from omnigraph.http.responses import Target as Place
 from omnigraph.model.errors import NotFoundError
 
 if TYPE_CHECKING:
     from omnigraph.cli.shell.session import Session
-    from omnigraph.engine.results import Result
+    from omnigraph.engine.results import MutationResult, Result
 
 # Imported by name, because the engine is slow to import and help and usage errors do not need it.
 _PRINTING = "omnigraph.cli.formats"
 
 
 @command()
-@click.argument("name", required=False)
-@QUERY_OPTION
-@TEXT_OPTION
-@PARAMS_OPTION
-@PARAMS_FILE_OPTION
+@takes_query
 @READ_BRANCH_OPTION
 @SNAPSHOT_OPTION
 @FORMAT_OPTION
@@ -85,18 +83,13 @@ _PRINTING = "omnigraph.cli.formats"
     help="Write rows to a file, in the format of its suffix: parquet, arrow, feather, ipc, "
     "ndjson, jsonl, json, csv, tsv.",
 )
-def query(  # noqa: PLR0913  # its flags
+def query(
     invocation: Invocation,
     *,
-    name: str | None,
-    query_path: str | None,
-    query_text: str | None,
-    params_text: str | None,
-    params_path: str | None,
+    query: QueryInput,
     branch: str | None,
     snapshot: str | None,
     chosen: str | None,
-    is_json: bool,
     engine: str,
     out: str | None,
 ) -> None:
@@ -105,32 +98,34 @@ def query(  # noqa: PLR0913  # its flags
     With a query text, NAME selects one of its queries; without, NAME is a stored query of a server.
     """
     require_one({"--branch": branch, "--snapshot": snapshot})
-    require_one({"--format": chosen, "--json": is_json})
-    require_one_reader_of_input(query_path, params_path)
-    text = find_text(query_path, query_text)
-    params = find_params(params_text, params_path)
-    format = Format.JSON if is_json else None if chosen is None else Format(chosen)
+    require_one({"--format": chosen, "--json": invocation.is_json})
+    format = Format.JSON if invocation.is_json else None if chosen is None else Format(chosen)
     if out is not None and out != STANDARD_OUTPUT:
         import_module(_PRINTING).require_writable(out, chosen=format)
-    with hinting_at_store(name):
-        target = invocation.target(None)
+    with hinting_at_store(query.name):
+        target = invocation.target()
     place: Place = {
         "branch": None if snapshot is not None else branch or "main",
         "snapshot": snapshot,
     }
-    if text is None:
-        stored, served = require_stored(name, target)
+    if query.text is None:
+        stored, served = require_stored(query.name, target)
         with invocation.open_served(served, read_only=True) as remote:
-            with show_waiting("query", invocation.environment):
+            with invocation.waiting("query"):
                 found: Result = import_module("omnigraph.client.remote").run_read(
-                    remote, stored, params, branch=place["branch"], commit=snapshot
+                    remote, stored, query.params, branch=place["branch"], commit=snapshot
                 )
             _show(invocation, found, place, format=format, out=out)
         return
     with invocation.open(target, read_only=True) as graph:
-        with attach_path(text, query_path), show_waiting("query", invocation.environment):
+        with query.attach_path(), invocation.waiting("query"):
             found = graph.query(
-                text, params, name=name, branch=place["branch"], commit=snapshot, engine=engine
+                query.text,
+                query.params,
+                name=query.name,
+                branch=place["branch"],
+                commit=snapshot,
+                engine=engine,
             )
         _show(invocation, found, place, format=format, out=out)
 
@@ -145,48 +140,82 @@ def _show(
 ) -> None:
     printing = import_module(_PRINTING)
     if out is None or out == STANDARD_OUTPUT:
-        format = invocation.output_format(is_json=False, chosen=format, of_alias=None)
+        format = invocation.output_format(chosen=format, of_alias=None)
         printing.print_result(invocation, result, place, format=format)
         return
     printing.save_result(result, place, path=out, chosen=format)
     print_note(f"wrote {show_count(len(result), 'row')} to {out}")
 
 
+@command(BRANCH_OPTION, EMBED_OPTION, IF_COMMIT_OPTION, KEY_OPTION, JSON_OPTION)
+@takes_query
+def mutate(
+    invocation: Invocation,
+    *,
+    query: QueryInput,
+    branch: str,
+    embed: str | None,
+    **conditions: Unpack[WriteConditions],
+) -> None:
+    """Run a mutation as one commit, or change nothing.
+
+    With a query text, NAME selects one of its queries; without, NAME is a stored query of a server.
+    """
+    with hinting_at_store(query.name):
+        target = invocation.target()
+    if query.text is None:
+        stored, served = require_stored(query.name, target)
+        invocation.announce("mutate", target)
+        with invocation.open_served(served, read_only=False) as remote:
+            with invocation.waiting("mutate"):
+                done: MutationResult = import_module("omnigraph.client.remote").run_mutation(
+                    remote, stored, query.params, branch=branch, embed=embed, **conditions
+                )
+            output = encode_mutation(done, branch=branch, query_name=stored, actor=remote.actor)
+    else:
+        with invocation.open_to_write("mutate", target) as graph:
+            with query.attach_path(), invocation.waiting("mutate"):
+                done = graph.mutate(
+                    query.text,
+                    query.params,
+                    name=query.name,
+                    branch=branch,
+                    embed=embed,
+                    **conditions,
+                )
+            ran = get_single_query_name(query.text) if query.name is None else query.name
+            output = encode_mutation(done, branch=branch, query_name=ran, actor=graph.actor)
+    nodes, edges = output["affected_nodes"], output["affected_edges"]
+    lines = [
+        f"changed {output['branch']} via {output['query_name']}: "
+        f"{show_count(nodes, 'node')}, {show_count(edges, 'edge')}"
+    ]
+    if output["actor_id"] is not None:
+        lines.append(f"actor_id: {output['actor_id']}")
+    invocation.print_output(output, lines)
+
+
 @command()
-@click.argument("name", required=False)
-@QUERY_OPTION
-@TEXT_OPTION
-@PARAMS_OPTION
-@PARAMS_FILE_OPTION
+@takes_query
 @BRANCH_OPTION
 @ENGINE_OPTION
 @JSON_OPTION
-def explain(  # noqa: PLR0913  # its flags
+def explain(
     invocation: Invocation,
     *,
-    name: str | None,
-    query_path: str | None,
-    query_text: str | None,
-    params_text: str | None,
-    params_path: str | None,
+    query: QueryInput,
     branch: str,
     engine: str,
-    is_json: bool,
 ) -> None:
     """Show the plan of a query, step by step; nothing is run."""
-    require_one_reader_of_input(query_path, params_path)
-    text = find_text(query_path, query_text)
-    if text is None:
+    if query.text is None:
         raise click.UsageError("pass the text of the query with -e or --query FILE")
-    params = find_params(params_text, params_path)
-    with (
-        attach_path(text, query_path),
-        invocation.open(invocation.target(None), read_only=True) as graph,
-    ):
-        output: ExplainOutput = {
-            "plan": graph.explain(text, params, name=name, branch=branch, engine=engine)
-        }
-    print_output(output, [output["plan"]], is_json=is_json)
+    with query.attach_path(), invocation.open(invocation.target(), read_only=True) as graph:
+        plan = graph.explain(
+            query.text, query.params, name=query.name, branch=branch, engine=engine
+        )
+    output: ExplainOutput = {"plan": plan}
+    invocation.print_output(output, [plan])
 
 
 @command()
@@ -204,13 +233,12 @@ def alias(
     params_text: str | None,
     params_path: str | None,
     chosen: str | None,
-    is_json: bool,
 ) -> None:
     """Run the stored query of the alias NAME, defined under `aliases:` in the configuration.
 
     ARGS are values for the parameters that the alias lists, in that order: JSON, or else text.
     """
-    require_one({"--format": chosen, "--json": is_json})
+    require_one({"--format": chosen, "--json": invocation.is_json})
     bound = invocation.config.aliases.get(name)
     if bound is None:
         known = ", ".join(sorted(invocation.config.aliases)) or "none"
@@ -220,7 +248,7 @@ def alias(
     scope = make_server_scope(
         bound.server, graph=bound.graph, fallback=None, config=invocation.config
     )
-    format = invocation.output_format(is_json=is_json, chosen=chosen, of_alias=bound.format)
+    format = invocation.output_format(chosen=chosen, of_alias=bound.format)
     place: Place = {"branch": "main", "snapshot": None}
     with invocation.open_served(invocation.served_graph(scope), read_only=True) as remote:
         found = remote.invoke(bound.query, params, expect_mutation=False)
@@ -260,21 +288,19 @@ def entity(
     id: str,
     branch: str | None,
     snapshot: str | None,
-    uri: str | None,
-    is_json: bool,
 ) -> None:
     """Show one node or edge of a TYPE by its ID; exits with 1 if there is none."""
     require_one({"--branch": branch, "--snapshot": snapshot})
-    with invocation.open(invocation.target(uri), read_only=True) as graph:
+    with invocation.open_to_read() as graph:
         found = graph.entity(type, id, branch=branch, commit=snapshot)
-    if found is None and not is_json:
+    if found is None and not invocation.is_json:
         raise NotFoundError(kind=type, name=id, advice="")
     lines = [
         f"{name}: {escape_control(value) if isinstance(value, str) else show_value(value)}"
         for name, value in (found or {}).items()
     ]
     output: EntityOutput = {"type": type, "id": id, "entity": found}
-    print_output(output, lines, is_json=is_json)
+    invocation.print_output(output, lines)
     if found is None:
         sys.exit(1)
 
@@ -283,14 +309,14 @@ def entity(
 @URI_ARGUMENT
 @click.option("--branch", default="main", show_default=True, help="The initial branch.")
 @FORMAT_OPTION
-def shell(invocation: Invocation, *, uri: str | None, branch: str, chosen: str | None) -> None:
+def shell(invocation: Invocation, *, branch: str, chosen: str | None) -> None:
     """Query and change a graph interactively.
 
     Without a terminal, statements are read from standard input, up to the first that fails.
     """
-    target = invocation.target(uri)
+    target = invocation.target()
     with invocation.open(target, read_only=False) as graph:
-        format = invocation.output_format(is_json=False, chosen=chosen, of_alias=None)
+        format = invocation.output_format(chosen=chosen, of_alias=None)
         sessions = import_module("omnigraph.cli.shell.session")
         session: Session = sessions.Session(graph, invocation, target, format=format)
         graph.head(branch)

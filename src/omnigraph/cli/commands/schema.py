@@ -155,7 +155,7 @@ def apply(
     **conditions: Unpack[WriteConditions],
 ) -> None:
     """Apply a schema to the graph as one commit, or change nothing."""
-    target = invocation.target(invocation.uri)
+    target = invocation.target()
     desired = read_source(desired_path)
     if isinstance(target, StoreTarget):
         require_not_managed(target.uri, action="`schema apply`", environment=invocation.environment)
