@@ -339,10 +339,12 @@ class GraphContext:
     def require_allowed(
         self, action: Action, *, branch: str | None, target: str | None, actor: str | None
     ) -> None:
-        """Raise unless the graph's actor may perform an action; without a gate, every actor may.
+        """Raise unless the graph is open and its actor may perform an action.
 
-        `actor` is the actor that the call names, if any; it must be the actor of the graph.
+        Without a gate, every actor may. `actor` is the actor that the call names, if any; it must
+        be the actor of the graph.
         """
+        self.require_open()
         gate = self.settings.gate
         if gate is None:
             return

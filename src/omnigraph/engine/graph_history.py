@@ -67,7 +67,6 @@ class GraphHistory:
 
     def branches(self) -> list[str]:
         """The names of the branches, `main` first, then in alphabetical order."""
-        self._open.require_open()
         self._open.require_allowed(Action.READ, branch=None, target=None, actor=None)
         return list(self._open.branch_states.branches())
 
@@ -117,7 +116,6 @@ class GraphHistory:
 
     def tags(self) -> dict[str, str]:
         """The tags: a mapping from name to commit id."""
-        self._open.require_open()
         self._open.require_allowed(Action.READ, branch=None, target=None, actor=None)
         return {tag.name: tag.commit_id for tag in list_tags(self._open.stores.objects)}
 
@@ -154,7 +152,6 @@ class GraphHistory:
         )
         if not dry_run:
             self._open.require_writable("merge")
-        self._open.require_open()
         branch, target = parse_branch_name(source), parse_branch_name(into)
         self._open.require_allowed(Action.BRANCH_MERGE, branch=branch, target=target, actor=actor)
         if not isinstance(branch, PrivateBranchName):
@@ -280,7 +277,6 @@ class GraphHistory:
         `omnigraph:recovery` selects every commit that a recovery published. A write that was rolled
         forward keeps the actor of its writer and is selected too.
         """
-        self._open.require_open()
         name = parse_branch_name(branch)
         self._open.require_allowed(Action.READ, branch=name, target=None, actor=None)
         shown = self._open.redact_commits(self._open.branch_states.commits(name), branch=name)
@@ -289,7 +285,6 @@ class GraphHistory:
 
     def commit(self, id: str) -> Commit:
         """The commit with an id, or the commit that a tag names."""
-        self._open.require_open()
         self._open.require_allowed(Action.READ, branch=None, target=None, actor=None)
         state = self._open.state_of(id)
         shown = self._open.redact_commits([state.head], branch=state.branch)

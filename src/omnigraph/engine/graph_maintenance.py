@@ -274,7 +274,6 @@ class GraphMaintenance:
 
     def recoveries(self) -> list[Recovery]:
         """The recoveries of interrupted writes, with their outcomes, oldest first."""
-        self._open.require_open()
         self._open.require_allowed(Action.ADMIN, branch=None, target=None, actor=None)
         return list(audit.list_recoveries(self._open.stores.tables))
 
@@ -283,7 +282,6 @@ class GraphMaintenance:
 
         The environment variable `OMNIGRAPH_CACHE_BYTES_MAX` bounds the memory.
         """
-        self._open.require_open()
         self._open.require_allowed(Action.ADMIN, branch=None, target=None, actor=None)
         return self._open.reads.cache.stats()
 
@@ -292,7 +290,6 @@ class GraphMaintenance:
 
         Writes nothing and recovers nothing. `deep=False` skips the rows.
         """
-        self._open.require_open()
         self._open.require_allowed(Action.ADMIN, branch=None, target=None, actor=None)
         self._open.require_full_views("examine it")
         settings = self._open.settings
