@@ -8,10 +8,11 @@ from a proxy, still becomes an error whose class says what happened to the graph
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from types import MappingProxyType
+from typing import TypeVar
 
 import orjson
 
@@ -45,6 +46,8 @@ from omnigraph.model.errors import (
 )
 from omnigraph.model.limits import ERROR_VALUE_BYTES_MAX
 from omnigraph.model.source import Diagnostic, Severity, Source, Span
+
+T = TypeVar("T", Diagnostic, Violation, LocatedMessage, RuleReport)
 
 WITHHELD: frozenset[type[GraphError]] = frozenset(
     {UncertainError, UnexpectedBaseError, UnavailableError, BusyError, CorruptError}
@@ -81,7 +84,6 @@ FIELDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "CorruptError": ("subject", "problem"),
     }
 )
-_VIOLATION_FIELDS = ("type", "id", "rule", "property", "value", "message")
 _BYTES = "base64"
 _NUMBERS = frozenset({"limit", "found"})
 _NULLABLE = frozenset({"actor", "branch", "target", "value"})
@@ -176,7 +178,9 @@ def describe_error(error: GraphError) -> dict[str, object]:
         case IntegrityError(violations=violations, count=count, report=report):
             details = {
                 "count": count,
-                "violations": [_encode_fields(each, _VIOLATION_FIELDS) for each in violations],
+                "violations": [
+                    {**asdict(each), "value": _plain(each.value)} for each in violations
+                ],
                 # The path of the quarantined rows is left out because it is a path on the server.
                 "report": None
                 if report is None
@@ -237,13 +241,12 @@ def _rebuild(
         return _make(kind, message, {"diagnostics": diagnostics, "source": source})
     if kind is IntegrityError:
         report = fields.get("report")
-        violations = tuple(_violation_of(each) for each in _list(fields["violations"]))
-        made = {"violations": violations, "count": fields["count"]}
-        return _make(
-            kind,
-            message,
-            {**made, "report": _report_of(report) if isinstance(report, Mapping) else None},
-        )
+        made = {
+            "violations": tuple(_value_of(Violation, each) for each in _list(fields["violations"])),
+            "count": fields["count"],
+            "report": _report_of(report) if isinstance(report, Mapping) else None,
+        }
+        return _make(kind, message, made)
     if kind is MergeConflictError:
         conflicts = zip(_list(body["merge_conflicts"]), _list(fields["images"]), strict=True)
         return MergeConflictError(conflicts=[conflict_of(each | seen) for each, seen in conflicts])
@@ -288,23 +291,13 @@ def _fall_back(
 
 
 def _describe_diagnostic(each: Diagnostic) -> dict[str, object]:
-    return {
-        "code": each.code,
-        "message": each.message,
-        "severity": each.severity.value,
-        "span": None if each.span is None else [each.span.start, each.span.end],
-        "suggestion": each.suggestion,
-    }
+    span = None if each.span is None else [each.span.start, each.span.end]
+    return {**asdict(each), "span": span}
 
 
 def _diagnostic_of(encoded: Mapping[str, object]) -> Diagnostic:
-    return Diagnostic(
-        code=str(encoded["code"]),
-        message=str(encoded["message"]),
-        severity=Severity(str(encoded["severity"])),
-        span=_span_of(encoded["span"]),
-        suggestion=_text_or_none(encoded["suggestion"]),
-    )
+    severity, span = Severity(str(encoded["severity"])), _span_of(encoded["span"])
+    return _value_of(Diagnostic, {**encoded, "severity": severity, "span": span})
 
 
 def _span_of(encoded: object) -> Span | None:
@@ -317,32 +310,18 @@ def _span_of(encoded: object) -> Span | None:
             raise ValueError("a span has a start and an end")
 
 
-def _violation_of(encoded: Mapping[str, object]) -> Violation:
-    return Violation(
-        type=str(encoded["type"]),
-        id=str(encoded["id"]),
-        rule=str(encoded["rule"]),
-        property=_text_or_none(encoded["property"]),
-        value=encoded["value"],
-        message=str(encoded["message"]),
-    )
-
-
 def _report_of(encoded: Mapping[str, object]) -> LoadReport:
-    rules = [
-        RuleReport(
-            type=_text_or_none(each["type"]),
-            rule=str(each["rule"]),
-            property=_text_or_none(each["property"]),
-            count=int(str(each["count"])),
-            shown=tuple(
-                LocatedMessage(str(shown["place"]), str(shown["message"]))
-                for shown in _list(each["shown"])
-            ),
-        )
-        for each in _list(encoded["rules"])
-    ]
+    rules = []
+    for each in _list(encoded["rules"]):
+        shown = tuple(_value_of(LocatedMessage, one) for one in _list(each["shown"]))
+        rules.append(_value_of(RuleReport, {**each, "shown": shown}))
     return LoadReport(tuple(rules), None)
+
+
+def _value_of(kind: type[T], encoded: Mapping[str, object]) -> T:
+    """A value whose fields are encoded under their names; other fields are ignored."""
+    make: Callable[..., T] = kind
+    return make(**{each.name: encoded[each.name] for each in fields(kind)})
 
 
 def _row_or_none(encoded: object) -> Mapping[str, object] | None:
@@ -355,11 +334,7 @@ def _list(encoded: object) -> list[dict[str, object]]:
     return encoded
 
 
-def _text_or_none(encoded: object) -> str | None:
-    return None if encoded is None else str(encoded)
-
-
-def _encode_fields(described: GraphError | Violation, names: Iterable[str]) -> dict[str, object]:
+def _encode_fields(described: GraphError, names: Iterable[str]) -> dict[str, object]:
     fields = {name: getattr(described, name) for name in names}
     if "value" in fields:
         fields["value"] = _plain(fields["value"])
