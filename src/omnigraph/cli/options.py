@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TypeAlias, TypedDict
+from typing import TypeAlias
 
 import click
 
@@ -36,13 +36,6 @@ IF_COMMIT_OPTION = click.option(
 KEY_OPTION = click.option(
     "--idempotency-key", metavar="KEY", help="Makes retries of this request idempotent."
 )
-
-
-class WriteConditions(TypedDict):
-    """The values of `--if-commit` and `--idempotency-key`, as arguments of a write."""
-
-    if_commit: str | None
-    idempotency_key: str | None
 
 
 EMBED_OPTION = click.option(

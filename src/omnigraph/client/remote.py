@@ -11,8 +11,9 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
+from itertools import chain
 from types import TracebackType
-from typing import TYPE_CHECKING, NoReturn, Self, TypeAlias
+from typing import TYPE_CHECKING, NoReturn, Self, TypeAlias, Unpack
 
 from omnigraph.client.remote_history import RemoteHistory
 from omnigraph.client.remote_retrieval import RemoteRetrieval
@@ -51,6 +52,7 @@ from omnigraph.http.transport import (
 from omnigraph.model.errors import ForbiddenError
 from omnigraph.model.limits import CLIENT_PIECE_BYTES, TIMEOUT_S
 from omnigraph.model.names import parse_branch_name, parse_key, require_text
+from omnigraph.model.ports import WriteConditions
 from omnigraph.model.runtime import SystemClock, lazy_module
 
 if TYPE_CHECKING:
@@ -319,7 +321,7 @@ class RemoteGraph(RemoteHistory, RemoteRetrieval):
         lines = self._stream_lines(request)
         # An invalid request raises here, as it does for a local graph, and not on first iteration.
         first = next(lines, None)
-        return iter(()) if first is None else _put_back(first, lines)
+        return iter(()) if first is None else chain([first], lines)
 
     def _stream_lines(self, request: Request) -> Iterator[str]:
         rest = b""
@@ -401,11 +403,6 @@ def _queries_of(body: Mapping[str, object]) -> list[StoredQueryOutput]:
     return found if isinstance(found, list) else []
 
 
-def _put_back(first: str, rest: Iterator[str]) -> Iterator[str]:
-    yield first
-    yield from rest
-
-
 def connect(
     url: str, graph: str | None = None, token: str | None = None, *, timeout_s: float = TIMEOUT_S
 ) -> RemoteGraph:
@@ -442,12 +439,10 @@ def list_graphs(
     """The graphs of a server by id; raises `ForbiddenError` unless the policy allows the list."""
     with closing(_open_sender(parse_address(url), token, timeout_s)) as sender:
         request = Request("GET", ("graphs",), "list the graphs")
-        decode = list_field("graphs", _graph_of)
+        decode = list_field(
+            "graphs", lambda each: ServedGraph(str(each["graph_id"]), str(each["uri"]))
+        )
         return sender.send(request, lambda response: read_json(response, decode))
-
-
-def _graph_of(body: Mapping[str, object]) -> ServedGraph:
-    return ServedGraph(str(body["graph_id"]), str(body["uri"]))
 
 
 def run_read(
@@ -470,19 +465,12 @@ def run_mutation(
     params: Mapping[str, object] | None,
     *,
     branch: str,
-    if_commit: str | None,
-    idempotency_key: str | None,
-    embed: str | None,
+    embed: str | None = None,
+    **conditions: Unpack[WriteConditions],
 ) -> MutationResult:
     """Run a stored mutation and return its effect."""
     done = remote.invoke(
-        name,
-        params,
-        branch=branch,
-        expect_mutation=True,
-        if_commit=if_commit,
-        idempotency_key=idempotency_key,
-        embed=embed,
+        name, params, branch=branch, expect_mutation=True, embed=embed, **conditions
     )
     assert isinstance(done, MutationResult), "the server returns counts for a mutation"
     return done

@@ -18,7 +18,7 @@ import anyio
 import orjson
 from anyio.to_thread import run_sync
 
-from omnigraph.client.remote import AnyGraph, RemoteGraph
+from omnigraph.client.remote import AnyGraph, RemoteGraph, run_mutation, run_read
 from omnigraph.compiler.compile import compile_schema
 from omnigraph.engine.results import MutationResult, Result
 from omnigraph.engine.rows.text_rows import encode_objects
@@ -43,7 +43,7 @@ from omnigraph.model.source import Source
 
 if TYPE_CHECKING:
     from omnigraph.engine.graph import Graph
-    from omnigraph.engine.retrieval.results import Retrieval
+    from omnigraph.engine.read.budget import CallLimits
     from omnigraph.engine.state.history import Commit
 
 
@@ -74,8 +74,20 @@ def encode_change(done: MutationResult, *, branch: str) -> ToolResult:
     }
 
 
-def encode_retrieval(found: Retrieval) -> ToolResult:
+def retrieve(
+    graph: AnyGraph, question: Question, place: Place, *, limits: CallLimits | None
+) -> ToolResult:
     """The text for a prompt, and the nodes that it contains, best first."""
+    found = graph.retrieve(
+        question.text,
+        types=question.types,
+        hops=question.hops,
+        k=question.k,
+        budget_tokens=question.budget_tokens,
+        branch=place.branch,
+        commit=place.commit,
+        limits=limits,
+    )
     return {
         "text": found.text,
         "tokens": found.tokens,
@@ -157,17 +169,11 @@ class ServerQueries:
 
     def read(self, name: str, params: Params, place: Place) -> Result:
         """Run a stored read on the server."""
-        found = self.remote.invoke(
-            name, params, branch=place.branch, commit=place.commit, expect_mutation=False
-        )
-        assert isinstance(found, Result), "the server answers a read with rows"
-        return found
+        return run_read(self.remote, name, params, branch=place.branch, commit=place.commit)
 
     def change(self, name: str, params: Params, branch: BranchName) -> MutationResult:
         """Run a stored mutation on the server."""
-        done = self.remote.invoke(name, params, branch=branch, expect_mutation=True)
-        assert isinstance(done, MutationResult), "the server answers a mutation with counts"
-        return done
+        return run_mutation(self.remote, name, params, branch=branch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,20 +209,7 @@ class LocalToolGraph:
 
     async def retrieve(self, question: Question, place: Place) -> ToolResult:
         """Retrieve passages about a text."""
-
-        def work() -> ToolResult:
-            found = self.graph.retrieve(
-                question.text,
-                types=question.types,
-                hops=question.hops,
-                k=question.k,
-                budget_tokens=question.budget_tokens,
-                branch=place.branch,
-                commit=place.commit,
-            )
-            return encode_retrieval(found)
-
-        return await run_sync(work)
+        return await run_sync(lambda: retrieve(self.graph, question, place, limits=None))
 
     async def create_branch(self, name: BranchName) -> None:
         """Create a branch at the head of `main`."""

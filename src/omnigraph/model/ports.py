@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import wraps
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypedDict, TypeVar
 
 if TYPE_CHECKING:
     import numpy as np
@@ -66,6 +66,16 @@ class View:
 
     actor: str | None
     types: Mapping[str, TypeView]
+
+
+class WriteConditions(TypedDict, total=False):
+    """The conditions of a write, as arguments of the calls of a graph.
+
+    `if_commit` is the commit that the branch must be at; `idempotency_key` makes retries safe.
+    """
+
+    if_commit: str | None
+    idempotency_key: str | None
 
 
 class Gate(Protocol):

@@ -21,7 +21,7 @@ from omnigraph.engine.read.budget import CallLimits
 from omnigraph.http.stored_queries import StoredQuery
 from omnigraph.model.errors import ForbiddenError, NotFoundError, PolicyDeniedError
 from omnigraph.model.names import MAIN
-from omnigraph.model.ports import UNTOLD_BRANCH, Access, Action
+from omnigraph.model.ports import UNTOLD_BRANCH, Access, Action, WriteConditions
 from omnigraph.server.admission import Admission, Workers, close_all
 from omnigraph.server.jobs import Jobs
 from omnigraph.server.lifecycle import Prepared, Revision, RevisionHolder
@@ -32,7 +32,6 @@ from omnigraph.server.requests import (
     Body,
     Parameter,
     ReadTarget,
-    WriteOptions,
 )
 from omnigraph.server.responses import (
     AnyResponse,
@@ -292,7 +291,7 @@ class RequestContext:
         return None if found is None else found.decode("latin-1")
 
     @property
-    def write_options(self) -> WriteOptions:
+    def write_options(self) -> WriteConditions:
         """The options of a write, from the headers that the route declares."""
         declared = () if self.route is None else self.route.parameters
         return {

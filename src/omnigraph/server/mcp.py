@@ -20,8 +20,8 @@ from omnigraph.mcp.graph import (
     encode_branches,
     encode_change,
     encode_commits,
-    encode_retrieval,
     encode_rows,
+    retrieve,
 )
 from omnigraph.mcp.ports import (
     Params,
@@ -117,21 +117,8 @@ class RequestGraph:
     async def retrieve(self, question: Question, place: Place) -> ToolResult:
         """What the graph contains about a text."""
         self._require_read(place)
-
-        def work(graph: Graph) -> ToolResult:
-            found = graph.retrieve(
-                question.text,
-                types=question.types,
-                hops=question.hops,
-                k=question.k,
-                budget_tokens=question.budget_tokens,
-                branch=place.branch,
-                commit=place.commit,
-                limits=self.call.limits(),
-            )
-            return encode_retrieval(found)
-
-        return await self.call.read(work)
+        limits = self.call.limits()
+        return await self.call.read(lambda graph: retrieve(graph, question, place, limits=limits))
 
     async def create_branch(self, name: BranchName) -> None:
         """Create a branch at the head of `main`."""

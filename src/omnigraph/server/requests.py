@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Generic, TypedDict, TypeVar, dataclass_transform
+from typing import Annotated, Generic, TypeVar, dataclass_transform
 from urllib.parse import parse_qs
 
 import orjson
@@ -160,16 +160,6 @@ def parse_target(branch: str | None, snapshot: str | None) -> ReadTarget:
     if branch is not None:
         raise bad_request("specify a branch or a snapshot, not both")
     return ReadTarget(None, snapshot)
-
-
-class WriteOptions(TypedDict):
-    """The options of a write, as arguments of the engine's calls.
-
-    `if_commit` is the commit that the branch must be at; `idempotency_key` makes retries safe.
-    """
-
-    if_commit: str | None
-    idempotency_key: str | None
 
 
 BRANCH = Parameter("branch", "The name of a branch; the default is `main`.", parse_branch)

@@ -25,7 +25,6 @@ from omnigraph.cli.options import (
     JSON_OPTION,
     KEY_OPTION,
     URI_OPTION,
-    WriteConditions,
 )
 from omnigraph.cli.output import (
     PLAIN,
@@ -48,6 +47,7 @@ from omnigraph.cli.targets import Target
 from omnigraph.http.encode import conflict_output, merge_output, replay_output
 from omnigraph.http.problems import error_body
 from omnigraph.model.errors import Conflict, InvalidValueError, MergeConflictError, plural
+from omnigraph.model.ports import WriteConditions
 
 if TYPE_CHECKING:
     from omnigraph.client.remote import AnyGraph

@@ -44,7 +44,6 @@ from omnigraph.cli.options import (
     SNAPSHOT_OPTION,
     URI_ARGUMENT,
     URI_OPTION,
-    WriteConditions,
     complete_aliases,
 )
 from omnigraph.cli.output import (
@@ -61,6 +60,7 @@ from omnigraph.http.encode import encode_mutation
 from omnigraph.http.responses import EntityOutput, ExplainOutput
 from omnigraph.http.responses import Target as Place
 from omnigraph.model.errors import NotFoundError
+from omnigraph.model.ports import WriteConditions
 
 if TYPE_CHECKING:
     from omnigraph.cli.shell.session import Session

@@ -22,7 +22,6 @@ from omnigraph.cli.options import (
     JSON_OPTION,
     KEY_OPTION,
     URI_ARGUMENT,
-    WriteConditions,
 )
 from omnigraph.cli.output import (
     CommandError,
@@ -35,6 +34,7 @@ from omnigraph.http.encode import schema_apply_output
 from omnigraph.http.responses import SchemaOutput, SchemaPlanOutput
 from omnigraph.model.errors import ForbiddenError, GraphError, NotFoundError, UnavailableError
 from omnigraph.model.names import MAIN
+from omnigraph.model.ports import WriteConditions
 from omnigraph.model.runtime import lazy_module
 from omnigraph.model.source import Source
 from omnigraph.storage.environment import make_storage_options
