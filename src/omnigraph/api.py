@@ -112,7 +112,7 @@ def _open_gate(policy: str | os.PathLike[str] | Bundle) -> Gate:
     # Imported by name, because Cedar and YAML are slow to import and most programs do not need
     # them.
     part = import_module("omnigraph.policy.gate")
-    gate: Gate = part.open_graph_gate(policy, graph_id="default")
+    gate: Gate = part.open_gate(policy, kind=part.BundleKind.GRAPH, graph_id="default")
     return gate
 
 

@@ -183,7 +183,8 @@ class RemoteHistory:
         self._routes.post("tag", "tags", decode=dict, body=body, options=options)
 
     def tags(self) -> dict[str, str]:
-        return dict(self._routes.get("list the tags", "tags", decode=list_field("tags", _tag_of)))
+        decode = list_field("tags", lambda each: (str(each["name"]), str(each["commit_id"])))
+        return dict(self._routes.get("list the tags", "tags", decode=decode))
 
     def delete_tag(self, name: str) -> None:
         self._routes.delete("delete_tag", "tags", parse_tag_name(name))
@@ -405,10 +406,6 @@ def _branches_of(body: Mapping[str, object]) -> set[str]:
     if not isinstance(found, list):
         raise TypeError("expected a list")
     return {str(each) for each in found}
-
-
-def _tag_of(body: Mapping[str, object]) -> tuple[str, str]:
-    return str(body["name"]), str(body["commit_id"])
 
 
 def _encode_decision(key: tuple[str, str], given: object) -> dict[str, object]:

@@ -152,11 +152,6 @@ def open_gate(
     return PolicyGate(compile_bundle(bundle), graph_id=graph_id)
 
 
-def open_graph_gate(source: str | os.PathLike[str] | Bundle, *, graph_id: str) -> PolicyGate:
-    """Open the gate of one graph."""
-    return open_gate(source, kind=BundleKind.GRAPH, graph_id=graph_id)
-
-
 def _require_allowed(decision: Decision) -> Decision:
     if not decision.is_allowed:
         raise decision.error
