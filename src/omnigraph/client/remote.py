@@ -176,8 +176,8 @@ class RemoteGraph(RemoteHistory, RemoteRetrieval):
             "engine": parse_engine(engine, spark=None).value,
             **encode_limits(limits),
         }
-        request = self._routes.post_request(
-            "query", "query", body=body, options=READ, text=source, headers={"Accept": ARROW}
+        request = self._routes.request(
+            "POST", ("query",), "query", body=body, text=source, headers={"Accept": ARROW}
         )
         return self._routes.sender.send(request, read_result)
 
@@ -317,7 +317,7 @@ class RemoteGraph(RemoteHistory, RemoteRetrieval):
         if chosen == []:
             return iter(())
         body = {**encode_place(branch, commit), "type_names": chosen}
-        request = self._routes.post_request("export", "export", body=body, options=READ)
+        request = self._routes.request("POST", ("export",), "export", body=body)
         lines = self._stream_lines(request)
         # An invalid request raises here, as it does for a local graph, and not on first iteration.
         first = next(lines, None)
@@ -372,10 +372,10 @@ class RemoteGraph(RemoteHistory, RemoteRetrieval):
             "expect_mutation": expect_mutation,
             "embed": embed,
         }
-        request = self._routes.post_request(
+        request = self._routes.request(
+            "POST",
+            ("queries", name),
             f"invoke '{name}'",
-            "queries",
-            name,
             body=body,
             options=self._routes.keyed(if_commit, parse_key(idempotency_key)),
             headers={"Accept": f"{ARROW}, {JSON}"},

@@ -424,7 +424,7 @@ class GraphEndpoint:
         text: str | None = None,
     ) -> T:
         """Send a POST request with a JSON body and decode the response."""
-        request = self.post_request(action, *parts, body=body, options=options, text=text)
+        request = self.request("POST", parts, action, body=body, options=options, text=text)
         return self.send(request, decode)
 
     def delete(self, action: str, *parts: str, if_commit: str | None = None) -> None:
@@ -436,26 +436,6 @@ class GraphEndpoint:
         """Send a request and decode the JSON object of its response."""
         return self.sender.send(request, lambda response: read_json(response, decode))
 
-    def post_request(
-        self,
-        action: str,
-        *parts: str,
-        body: Mapping[str, object],
-        options: RequestOptions,
-        text: str | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Request:
-        """Build a POST request with a JSON body."""
-        return self.request(
-            "POST",
-            parts,
-            action,
-            body=encode_body(body),
-            headers={"Content-Type": JSON, **(headers or {})},
-            options=options,
-            text=text,
-        )
-
     def request(  # noqa: PLR0913  # every part of a request
         self,
         method: str,
@@ -463,21 +443,22 @@ class GraphEndpoint:
         action: str,
         *,
         arguments: Arguments | None = None,
-        body: bytes | None = None,
+        body: Mapping[str, object] | bytes | None = None,
         headers: Mapping[str, str] | None = None,
         options: RequestOptions = READ,
         text: str | None = None,
     ) -> Request:
-        """Build a request to this graph."""
+        """Build a request to this graph; a body of fields is sent as JSON."""
         given = arguments or {}
+        content_type = {"Content-Type": JSON} if isinstance(body, Mapping) else {}
         return Request(
             method,
             ("graphs", self.graph_id, *parts),
             action,
             safety=options.safety,
             arguments=tuple((name, value) for name, value in given.items() if value is not None),
-            body=body,
-            headers={**(headers or {}), **options.headers},
+            body=encode_body(body) if isinstance(body, Mapping) else body,
+            headers={**content_type, **(headers or {}), **options.headers},
             text=text,
             is_conditional=options.is_conditional,
         )
