@@ -110,16 +110,6 @@ class ToolFailure:
     outcome: Outcome
     advice: str
 
-    @property
-    def fields(self) -> dict[str, object]:
-        """The fields as JSON values."""
-        return {
-            "code": self.code,
-            "message": self.message,
-            "outcome": self.outcome.value,
-            "advice": self.advice,
-        }
-
 
 class ToolError(Exception):
     """A call that is rejected before it reaches a graph."""

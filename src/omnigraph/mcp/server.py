@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from urllib.parse import unquote
 
 import orjson
@@ -151,7 +151,7 @@ class _Handlers:
         try:
             result = await self.toolbox.call_tool(params.name, params.arguments or {})
         except Exception as error:  # noqa: BLE001  # the error is returned to the model
-            return CallToolResult(content=[_text(self._failure_of(error).fields)], is_error=True)
+            return CallToolResult(content=[_text(asdict(self._failure_of(error)))], is_error=True)
         return CallToolResult(content=[_text(result)], structured_content=result)
 
     async def list_resources(
@@ -179,7 +179,7 @@ class _Handlers:
     def _fail(self, error: Exception) -> MCPError:
         failure = self._failure_of(error)
         code = INVALID_PARAMS if failure.outcome is Outcome.UNCHANGED else INTERNAL_ERROR
-        return MCPError(code, failure.message, failure.fields)
+        return MCPError(code, failure.message, asdict(failure))
 
     def _failure_of(self, error: Exception) -> ToolFailure:
         return error.failure if isinstance(error, ToolError) else self.format_error(error)

@@ -79,14 +79,12 @@ def list_query(source: Source, *, graph: str, name: str) -> ListedQuery:
         "mcp_expose": True,
         "tool_name": name,
         "mutation": not isinstance(declared.body, Read),
-        "description": texts.get("description", ""),
-        "instruction": texts.get("instruction", ""),
         "params": [_list_parameter(each) for each in parameters.values()],
     }
-    if "description" not in texts:
-        del listed["description"]
-    if "instruction" not in texts:
-        del listed["instruction"]
+    if "description" in texts:
+        listed["description"] = texts["description"]
+    if "instruction" in texts:
+        listed["instruction"] = texts["instruction"]
     return listed
 
 
