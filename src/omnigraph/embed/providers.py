@@ -235,15 +235,12 @@ class MisconfiguredEmbedder:
 
     @property
     def model(self) -> str:
-        """Raises `EmbeddingError`."""
         raise self._error()
 
     def embed(self, text: str, dimension: int) -> tuple[float, ...]:  # noqa: ARG002
-        """Raises `EmbeddingError`."""
         raise self._error()
 
     def embed_many(self, texts: Sequence[str], dimension: int) -> Vectors:  # noqa: ARG002
-        """Raises `EmbeddingError`."""
         raise self._error()
 
     def _error(self) -> EmbeddingError:

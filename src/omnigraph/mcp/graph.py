@@ -144,16 +144,13 @@ class FileQueries:
     by_name: Mapping[str, StoredQuery]
 
     def catalog(self) -> Sequence[StoredQueryOutput]:
-        """All stored queries, in the order of `by_name`."""
         return [stored_query_output(each) for each in self.by_name.values()]
 
     def read(self, name: str, params: Params, place: Place) -> Result:
-        """Run the text of a stored query as a read."""
         text = self.by_name[name].source.text
         return self.graph.query(text, params, name=name, branch=place.branch, commit=place.commit)
 
     def change(self, name: str, params: Params, branch: BranchName) -> MutationResult:
-        """Run the text of a stored query as a mutation."""
         return self.graph.mutate(self.by_name[name].source.text, params, name=name, branch=branch)
 
 
@@ -164,15 +161,12 @@ class ServerQueries:
     remote: RemoteGraph
 
     def catalog(self) -> Sequence[StoredQueryOutput]:
-        """The current catalog of the server."""
         return self.remote.stored_queries()
 
     def read(self, name: str, params: Params, place: Place) -> Result:
-        """Run a stored read on the server."""
         return run_read(self.remote, name, params, branch=place.branch, commit=place.commit)
 
     def change(self, name: str, params: Params, branch: BranchName) -> MutationResult:
-        """Run a stored mutation on the server."""
         return run_mutation(self.remote, name, params, branch=branch)
 
 
@@ -193,38 +187,30 @@ class LocalToolGraph:
         return frozenset(TextTool) if self.is_ad_hoc else frozenset()
 
     async def run_stored(self, name: str, params: Params, place: Place) -> ToolResult:
-        """Run a stored read and return its rows."""
         return await run_sync(lambda: encode_rows(self.stored.read(name, params, place)))
 
     async def change(self, name: str, params: Params, branch: BranchName) -> ToolResult:
-        """Run a stored mutation and return the counts of affected rows."""
         return await run_sync(
             lambda: encode_change(self.stored.change(name, params, branch), branch=branch)
         )
 
     async def run_text(self, source: str, params: Params, place: Place) -> ToolResult:
-        """Run a read from its query text and return its rows."""
         run = partial(self.graph.query, branch=place.branch, commit=place.commit)
         return await run_sync(lambda: encode_rows(run(source, params)))
 
     async def retrieve(self, question: Question, place: Place) -> ToolResult:
-        """Retrieve passages about a text."""
         return await run_sync(lambda: retrieve(self.graph, question, place, limits=None))
 
     async def create_branch(self, name: BranchName) -> None:
-        """Create a branch at the head of `main`."""
         await run_sync(lambda: self.graph.create_branch(name, base=MAIN))
 
     async def schema_source(self) -> str:
-        """The source text of the schema."""
         return await run_sync(lambda: self.graph.schema_source)
 
     async def branches(self) -> ToolResult:
-        """The names of the branches."""
         return await run_sync(lambda: encode_branches(self.graph.branches()))
 
     async def commits(self, branch: BranchName) -> ToolResult:
-        """The newest commits of a branch."""
         return await run_sync(lambda: encode_commits(self.graph.commits(branch), branch=branch))
 
 

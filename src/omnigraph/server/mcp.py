@@ -86,7 +86,6 @@ class RequestGraph:
         return frozenset(TextTool) if may_read else frozenset()
 
     async def run_stored(self, name: str, params: Params, place: Place) -> ToolResult:
-        """The rows of a stored read."""
         stored = get_query(self.call, name)
         self.call.log_invocation(stored)
         self._require_read(place)
@@ -94,7 +93,6 @@ class RequestGraph:
             return await self._run(stored.source.text, params, place, name=name)
 
     async def change(self, name: str, params: Params, branch: BranchName) -> ToolResult:
-        """Run a stored mutation and summarize what it changed."""
         stored = get_query(self.call, name)
         self.call.log_invocation(stored)
         self.call.require(Action.CHANGE, branch=branch, target=None)
@@ -107,7 +105,6 @@ class RequestGraph:
             return await self.call.write(work)
 
     async def run_text(self, source: str, params: Params, place: Place) -> ToolResult:
-        """The rows of a read given as text."""
         self._require_read(place)
         with translate_compile_errors(
             advice="this tool only reads; what changes the graph is a stored query"
@@ -115,13 +112,11 @@ class RequestGraph:
             return await self._run(source, params, place, name=None)
 
     async def retrieve(self, question: Question, place: Place) -> ToolResult:
-        """What the graph contains about a text."""
         self._require_read(place)
         limits = self.call.limits()
         return await self.call.read(lambda graph: retrieve(graph, question, place, limits=limits))
 
     async def create_branch(self, name: BranchName) -> None:
-        """Create a branch at the head of `main`."""
         self.call.require(Action.BRANCH_CREATE, branch=MAIN, target=name)
         await self.call.write(lambda graph: graph.create_branch(name, base=MAIN))
 
@@ -131,12 +126,10 @@ class RequestGraph:
         return await self.call.read(lambda graph: graph.schema_source)
 
     async def branches(self) -> ToolResult:
-        """The names of the branches."""
         self.call.require(Action.READ, branch=None, target=None)
         return await self.call.read(lambda graph: encode_branches(graph.branches()))
 
     async def commits(self, branch: BranchName) -> ToolResult:
-        """The newest commits of a branch."""
         self.call.require(Action.READ, branch=branch, target=None)
         return await self.call.read(
             lambda graph: encode_commits(graph.commits(branch), branch=branch)
