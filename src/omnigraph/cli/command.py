@@ -15,21 +15,11 @@ import click
 from click.exceptions import NoSuchCommand
 from click.shell_completion import CompletionItem
 
+from omnigraph.cli import registry
 from omnigraph.cli.advice import next_command, write_command
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import GlobalOption, complete_paths, flags_of, global_options
 from omnigraph.cli.output import CommandError, explain_failure, print_error
-from omnigraph.cli.registry import (
-    ENTRIES,
-    MEANING_BY_CAPABILITY,
-    Capability,
-    Entry,
-    applicable_flags,
-    find_entry,
-    list_names,
-    require_applicable,
-    summary_of,
-)
 from omnigraph.model.errors import GraphError
 
 _TERM_COLUMNS_MAX = 34
@@ -42,7 +32,7 @@ class Command(click.Command):
         """Run the command, if its flags are applicable."""
         entry = _entry_of(ctx)
         flags = flags_of(ctx)
-        require_applicable(entry, flags)
+        registry.require_applicable(entry, flags)
         environment: Mapping[str, str] = ctx.find_root().obj
         invocation = ctx.obj = Invocation(
             flags=flags,
@@ -73,7 +63,7 @@ class Command(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the command's own options and the applicable global options."""
-        applicable = applicable_flags(_entry_of(ctx))
+        applicable = registry.applicable_flags(_entry_of(ctx))
         own, shared = [], []
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
@@ -95,15 +85,15 @@ class Group(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names that help and completion show."""
-        return list_names(_path_of(ctx))
+        return registry.list_names(_path_of(ctx))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of a name, imported now, or the group of that name."""
         path = (*_path_of(ctx), cmd_name)
-        entry = find_entry(path)
+        entry = registry.find_entry(path)
         if entry is not None:
             return _import_command(entry)
-        return make_group(path) if list_names(path) else None
+        return make_group(path) if registry.list_names(path) else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -118,7 +108,7 @@ class Group(click.Group):
         """Complete the name of a command, without importing any, or a flag."""
         path = _path_of(ctx)
         names = [
-            CompletionItem(name, help=summary_of((*path, name)))
+            CompletionItem(name, help=registry.summary_of((*path, name)))
             for name in self.list_commands(ctx)
             if name.startswith(incomplete)
         ]
@@ -130,11 +120,11 @@ class Group(click.Group):
         if path:
             with formatter.section("Commands"):
                 formatter.write_dl(
-                    [(name, summary_of((*path, name))) for name in self.list_commands(ctx)]
+                    [(name, registry.summary_of((*path, name))) for name in self.list_commands(ctx)]
                 )
             return
         with formatter.section("COMMANDS BY CAPABILITY"):
-            for capability, meaning in MEANING_BY_CAPABILITY.items():
+            for capability, meaning in registry.MEANING_BY_CAPABILITY.items():
                 formatter.write_text(f"{capability} commands {meaning}:")
                 formatter.indent()
                 formatter.write_dl(_legend_rows(capability), col_max=_TERM_COLUMNS_MAX)
@@ -186,7 +176,7 @@ def command(
 
 def make_group(path: tuple[str, ...]) -> Group:
     """The group of a path."""
-    return Group(path[-1], params=global_options(), help=summary_of(path))
+    return Group(path[-1], params=global_options(), help=registry.summary_of(path))
 
 
 def _path_of(context: click.Context) -> tuple[str, ...]:
@@ -197,23 +187,23 @@ def _path_of(context: click.Context) -> tuple[str, ...]:
     return tuple(reversed(words))
 
 
-def _entry_of(context: click.Context) -> Entry:
-    entry = find_entry(_path_of(context))
+def _entry_of(context: click.Context) -> registry.Entry:
+    entry = registry.find_entry(_path_of(context))
     assert entry is not None, "a command that runs was found in the registry"
     return entry
 
 
-def _import_command(entry: Entry) -> Command:
+def _import_command(entry: registry.Entry) -> Command:
     module, _, name = entry.location.partition(":")
     found = getattr(import_module(f"omnigraph.cli.commands.{module}"), name)
     assert isinstance(found, Command), f"{entry.location} is made with @command()"
     return found
 
 
-def _legend_rows(capability: Capability) -> list[tuple[str, str]]:
+def _legend_rows(capability: registry.Capability) -> list[tuple[str, str]]:
     """One row per command or group: `branch create|list`, and its summary."""
     names_by_word: dict[str, list[str]] = {}
-    for entry in ENTRIES:
+    for entry in registry.ENTRIES:
         if entry.capability is capability and not entry.is_hidden:
             names_by_word.setdefault(entry.path[0], []).extend(entry.path[1:])
     return [
@@ -224,4 +214,4 @@ def _legend_rows(capability: Capability) -> list[tuple[str, str]]:
 
 def _legend_summary(word: str, names: list[str]) -> str:
     # A group with a single command of this capability is described by that command.
-    return summary_of((word, names[0]) if len(names) == 1 else (word,))
+    return registry.summary_of((word, names[0]) if len(names) == 1 else (word,))

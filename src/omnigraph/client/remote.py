@@ -36,19 +36,9 @@ from omnigraph.client.requests import (
 from omnigraph.engine.executors import parse_engine
 from omnigraph.engine.read.budget import CallLimits
 from omnigraph.engine.results import Blob, LoadResult, MutationResult, Result
+from omnigraph.http import transport
 from omnigraph.http.decode import decode_mutation
 from omnigraph.http.responses import StoredQueryOutput
-from omnigraph.http.transport import (
-    ARROW,
-    JSON,
-    Address,
-    ConnectionPool,
-    Request,
-    Response,
-    parse_address,
-    parse_graph_address,
-    token_header,
-)
 from omnigraph.model.errors import ForbiddenError
 from omnigraph.model.limits import CLIENT_PIECE_BYTES, TIMEOUT_S
 from omnigraph.model.names import parse_branch_name, parse_key, require_text
@@ -177,7 +167,7 @@ class RemoteGraph(RemoteHistory, RemoteRetrieval):
             **encode_limits(limits),
         }
         request = self._routes.request(
-            "POST", ("query",), "query", body=body, text=source, headers={"Accept": ARROW}
+            "POST", ("query",), "query", body=body, text=source, headers={"Accept": transport.ARROW}
         )
         return self._routes.sender.send(request, read_result)
 
@@ -323,7 +313,7 @@ class RemoteGraph(RemoteHistory, RemoteRetrieval):
         first = next(lines, None)
         return iter(()) if first is None else chain([first], lines)
 
-    def _stream_lines(self, request: Request) -> Iterator[str]:
+    def _stream_lines(self, request: transport.Request) -> Iterator[str]:
         rest = b""
         with self._routes.sender.stream(request) as response:
             for chunk in response.stream.stream(CLIENT_PIECE_BYTES, decode_content=False):
@@ -378,7 +368,7 @@ class RemoteGraph(RemoteHistory, RemoteRetrieval):
             f"invoke '{name}'",
             body=body,
             options=self._routes.keyed(if_commit, parse_key(idempotency_key)),
-            headers={"Accept": f"{ARROW}, {JSON}"},
+            headers={"Accept": f"{transport.ARROW}, {transport.JSON}"},
         )
         return self._routes.sender.send(request, _read_invoked)
 
@@ -387,8 +377,8 @@ AnyGraph: TypeAlias = "Graph | RemoteGraph"
 """A graph opened in its storage, or a graph on a server."""
 
 
-def _read_invoked(response: Response) -> Result | MutationResult:
-    if response.content_type == ARROW:
+def _read_invoked(response: transport.Response) -> Result | MutationResult:
+    if response.content_type == transport.ARROW:
         return read_result(response)
     return read_json(response, decode_mutation)
 
@@ -412,12 +402,12 @@ def connect(
     single graph. `token` authenticates the caller. `timeout_s` is how long each call waits for its
     response to begin.
     """
-    address, graph_id = parse_graph_address(url, graph)
+    address, graph_id = transport.parse_graph_address(url, graph)
     return RemoteGraph(GraphEndpoint(_open_sender(address, token, timeout_s), graph_id))
 
 
-def _open_sender(address: Address, token: str | None, timeout_s: float) -> RequestSender:
-    pool = ConnectionPool(address, headers=token_header(token))
+def _open_sender(address: transport.Address, token: str | None, timeout_s: float) -> RequestSender:
+    pool = transport.ConnectionPool(address, headers=transport.token_header(token))
     return RequestSender(pool, parse_policy(timeout_s), SystemClock())
 
 
@@ -437,8 +427,8 @@ def list_graphs(
     url: str, token: str | None = None, *, timeout_s: float = LISTING_S
 ) -> list[ServedGraph]:
     """The graphs of a server by id; raises `ForbiddenError` unless the policy allows the list."""
-    with closing(_open_sender(parse_address(url), token, timeout_s)) as sender:
-        request = Request("GET", ("graphs",), "list the graphs")
+    with closing(_open_sender(transport.parse_address(url), token, timeout_s)) as sender:
+        request = transport.Request("GET", ("graphs",), "list the graphs")
         decode = list_field(
             "graphs", lambda each: ServedGraph(str(each["graph_id"]), str(each["uri"]))
         )

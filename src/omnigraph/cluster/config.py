@@ -11,17 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from omnigraph.cluster.resources import (
-    CLUSTER,
-    ID,
-    Findings,
-    Kind,
-    graph_address,
-    is_address,
-    kind_of,
-    name_of,
-    provider_address,
-)
+from omnigraph.cluster import resources
 from omnigraph.embed.profiles import ProviderKind, is_plain_address
 from omnigraph.model.names import find_near_name
 from omnigraph.policy.yaml_reader import YamlTextError, read_yaml_tree
@@ -35,10 +25,10 @@ class Section:
 
     path: str
     fields: Mapping[str, object]
-    findings: Findings
+    findings: resources.Findings
 
     @staticmethod
-    def parse(tree: object, path: str, findings: Findings) -> Section | None:
+    def parse(tree: object, path: str, findings: resources.Findings) -> Section | None:
         """The fields of a tree; None, and a finding, if it is not a mapping."""
         if not isinstance(tree, Mapping):
             findings.error(CODE, path or "the file", "expected fields, as `name: value`")
@@ -147,7 +137,7 @@ class ClusterConfig:
     policies: Mapping[str, PolicyDeclaration]
 
 
-def parse_config(content: bytes, findings: Findings) -> ClusterConfig | None:
+def parse_config(content: bytes, findings: resources.Findings) -> ClusterConfig | None:
     """Parse the text of a configuration; None if it is too broken to report more about it."""
     try:
         tree = read_yaml_tree(content)
@@ -377,14 +367,14 @@ def _parse_reference(section: Section, names: set[str]) -> str | None:
     given = section.find_text("embedding_provider")
     if given is None:
         return None
-    if is_address(given) and kind_of(given) is not Kind.PROVIDER:
+    if resources.is_address(given) and resources.kind_of(given) is not resources.Kind.PROVIDER:
         section.error(
             "wrong_kind_reference",
             "embedding_provider",
             f"`{given}` is not an embedding provider; expected one of `providers.embedding`",
         )
         return None
-    name = name_of(given) if given.startswith("provider.") else given
+    name = resources.name_of(given) if given.startswith("provider.") else given
     if name not in names:
         advice = _advise(name, names, "providers.embedding")
         section.error(
@@ -393,7 +383,7 @@ def _parse_reference(section: Section, names: set[str]) -> str | None:
             f"there is no embedding provider `{name}`; {advice}",
         )
         return None
-    return provider_address(name)
+    return resources.provider_address(name)
 
 
 def _parse_policies(
@@ -429,10 +419,10 @@ def _parse_bindings(section: Section, graphs: Mapping[str, GraphDeclaration]) ->
 def _parse_binding(
     given: str, section: Section, graphs: Mapping[str, GraphDeclaration]
 ) -> str | None:
-    if given == CLUSTER:
+    if given == resources.CLUSTER:
         return given
     id = given.removeprefix("graph.")
-    if is_address(given) and kind_of(given) is not Kind.GRAPH:
+    if resources.is_address(given) and resources.kind_of(given) is not resources.Kind.GRAPH:
         section.error(
             "wrong_kind_reference",
             "applies_to",
@@ -443,7 +433,7 @@ def _parse_binding(
         message = f"there is no graph `{id}`; {_advise(id, graphs, 'graphs')}"
         section.error("dangling_graph_reference", "applies_to", message)
         return None
-    return graph_address(id)
+    return resources.graph_address(id)
 
 
 def _advise(name: str, known: Iterable[str], section: str) -> str:
@@ -458,7 +448,7 @@ def _named(section: Section | None) -> list[tuple[str, Section]]:
         return found
     for key in sorted(section.fields):
         entry = section.find_section(key)
-        if ID.fullmatch(key) is None:
+        if resources.ID.fullmatch(key) is None:
             section.error(
                 "invalid_resource_id",
                 key,

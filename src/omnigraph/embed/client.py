@@ -13,17 +13,8 @@ from urllib.parse import urlsplit
 
 from omnigraph.embed.formats import ProviderRequest, find_reason
 from omnigraph.embed.profiles import DEADLINE_VARIABLE, EmbeddingProfile
+from omnigraph.http import transport
 from omnigraph.http.retries import Attempts, Exhausted
-from omnigraph.http.transport import (
-    JSON,
-    Address,
-    ConnectionLostError,
-    ConnectionPool,
-    NotSentError,
-    Response,
-    ResponseTimeoutError,
-    UntrustedServerError,
-)
 from omnigraph.model.errors import EmbeddingError
 from omnigraph.model.limits import (
     EMBED_PIECE_BYTES,
@@ -49,8 +40,10 @@ class ProviderClient:
     def __init__(self, profile: EmbeddingProfile, headers: dict[str, str], *, clock: Clock) -> None:
         self._profile, self._clock = profile, clock
         parts = urlsplit(profile.base_url)
-        address = Address(f"{parts.scheme}://{parts.netloc}", parts.path)
-        self._pool = ConnectionPool(address, headers={"Content-Type": JSON, **headers})
+        address = transport.Address(f"{parts.scheme}://{parts.netloc}", parts.path)
+        self._pool = transport.ConnectionPool(
+            address, headers={"Content-Type": transport.JSON, **headers}
+        )
 
     def send(self, request: ProviderRequest) -> bytes:
         """Send a request and return the body of the response.
@@ -94,17 +87,17 @@ class ProviderClient:
                 "POST", target, body=request.body, headers={}, timeout_s=timeout_s
             ) as response:
                 content = self._read(response, ends_at=ends_at)
-        except UntrustedServerError as error:
+        except transport.UntrustedServerError as error:
             raise self._error(f"has an invalid certificate: {error}") from error
-        except NotSentError as error:
+        except transport.NotSentError as error:
             return _Failure(f"could not be reached: {error}", 0)
-        except ResponseTimeoutError:
+        except transport.ResponseTimeoutError:
             return _Failure(f"did not respond within {timeout_s:.3g} s", 0)
-        except ConnectionLostError as error:
+        except transport.ConnectionLostError as error:
             return _Failure(f"did not send a complete response: {error}", 0)
         return self._check_status(response, content)
 
-    def _check_status(self, response: Response, content: bytes) -> bytes | _Failure:
+    def _check_status(self, response: transport.Response, content: bytes) -> bytes | _Failure:
         status = response.status
         if 200 <= status < 300:
             return content
@@ -121,7 +114,7 @@ class ProviderClient:
             return _Failure(reason, response.retry_after_s(self._clock.now()))
         raise self._error(reason)
 
-    def _read(self, response: Response, *, ends_at: float) -> bytes:
+    def _read(self, response: transport.Response, *, ends_at: float) -> bytes:
         """Read a whole response; raises if it takes too long or is larger than any valid one."""
         chunks: list[bytes] = []
         size = 0
@@ -134,7 +127,7 @@ class ProviderClient:
                 )
             # The timeout of the connection applies to each chunk separately.
             if self._clock.monotonic() > ends_at:
-                raise ResponseTimeoutError
+                raise transport.ResponseTimeoutError
         return b"".join(chunks)
 
     def redact(self, text: str) -> str:

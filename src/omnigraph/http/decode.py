@@ -9,15 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
-from omnigraph.engine.results import (
-    LoadResult,
-    MergeOutcome,
-    MergeResult,
-    MigrationPlan,
-    MutationResult,
-    SchemaApplyResult,
-    TableState,
-)
+from omnigraph.engine import results
 from omnigraph.engine.state.history import (
     NO_NOTES,
     Commit,
@@ -34,22 +26,22 @@ Body = Mapping[str, object]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def decode_mutation(encoded: Body) -> MutationResult:
+def decode_mutation(encoded: Body) -> results.MutationResult:
     """Decode the result of a mutation."""
-    return MutationResult(
+    return results.MutationResult(
         affected_nodes=number_of(encoded["affected_nodes"]),
         affected_edges=number_of(encoded["affected_edges"]),
         commit_id=text_or_none(encoded["commit_id"]),
     )
 
 
-def load_of(encoded: Body) -> LoadResult:
+def load_of(encoded: Body) -> results.LoadResult:
     """Decode the result of a load."""
     counts: dict[str, dict[str, int]] = {"node": {}, "edge": {}}
     for each in list_of(encoded["tables"]):
         kind, _, name = str(each["table_key"]).partition(":")
         counts[kind][name] = number_of(each["rows_loaded"])
-    return LoadResult(
+    return results.LoadResult(
         nodes_loaded=counts["node"],
         edges_loaded=counts["edge"],
         commit_id=text_or_none(encoded["commit_id"]),
@@ -60,27 +52,27 @@ def load_of(encoded: Body) -> LoadResult:
     )
 
 
-def merge_of(encoded: Body) -> MergeResult:
+def merge_of(encoded: Body) -> results.MergeResult:
     """Decode the outcome of a merge, a revert or a cherry-pick."""
-    return MergeResult(
-        outcome=MergeOutcome(str(encoded["outcome"])),
+    return results.MergeResult(
+        outcome=results.MergeOutcome(str(encoded["outcome"])),
         commit_id=text_or_none(encoded["commit_id"]),
         conflicts=tuple(conflict_of(each) for each in list_of(encoded.get("conflicts", []))),
     )
 
 
-def plan_of(encoded: Body) -> MigrationPlan:
+def plan_of(encoded: Body) -> results.MigrationPlan:
     """Decode a migration plan."""
-    return MigrationPlan(
+    return results.MigrationPlan(
         supported=encoded["supported"] is True,
         steps=tuple(list_of(encoded["steps"])),
         blockers=tuple(map(str, list_of(encoded.get("blockers", [])))),
     )
 
 
-def applied_of(encoded: Body) -> SchemaApplyResult:
+def applied_of(encoded: Body) -> results.SchemaApplyResult:
     """Decode the result of a schema migration."""
-    return SchemaApplyResult(
+    return results.SchemaApplyResult(
         applied=encoded["applied"] is True,
         steps=tuple(list_of(encoded["steps"])),
         commit_id=text_or_none(encoded["commit_id"]),
@@ -105,7 +97,7 @@ def commit_of(encoded: Body) -> Commit:
     )
 
 
-def tables_of(encoded: Body) -> dict[str, TableState]:
+def tables_of(encoded: Body) -> dict[str, results.TableState]:
     """Decode the types of a snapshot by key; paths are relative to the graph."""
     return {str(each["table_key"]): _table_of(each) for each in list_of(encoded["tables"])}
 
@@ -129,9 +121,9 @@ def text_or_none(encoded: object) -> str | None:
     return None if encoded is None else str(encoded)
 
 
-def _table_of(encoded: Body) -> TableState:
+def _table_of(encoded: Body) -> results.TableState:
     path, branch = str(encoded["table_path"]), text_or_none(encoded["table_branch"])
-    return TableState(
+    return results.TableState(
         version=number_of(encoded["table_version"]),
         branch=branch,
         row_count=number_of(encoded["row_count"]),

@@ -12,37 +12,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from omnigraph.http.responses import (
-    ChangeCounts,
-    ChangeEntry,
-    ChangeOutput,
-    CommitChangesOutput,
-    CommitOutput,
-    ConflictOutput,
-    DiffOutput,
-    IngestOutput,
-    MergeOutput,
-    RecoveryOutput,
-    ReplayOutput,
-    SchemaApplyOutput,
-    SchemaPlanOutput,
-    SnapshotOutput,
-)
+from omnigraph.http import responses
 from omnigraph.model.errors import Conflict, InvalidValueError
 from omnigraph.model.limits import EXPORT_PIECE_CHARACTERS
 from omnigraph.model.names import MAIN
 
 if TYPE_CHECKING:
+    from omnigraph.engine import results
     from omnigraph.engine.changes import ChangePage, ChangeSet, ChangeStats, CommitChanges
-    from omnigraph.engine.results import (
-        LoadResult,
-        MergeResult,
-        MigrationPlan,
-        MutationResult,
-        SchemaApplyResult,
-        SnapshotState,
-        TableState,
-    )
     from omnigraph.engine.state.history import Commit, Recovery
 
 _EDGE_COLUMNS = ["id", "src", "dst"]
@@ -65,8 +42,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def encode_mutation(
-    done: MutationResult, *, branch: str, query_name: str, actor: str | None
-) -> ChangeOutput:
+    done: results.MutationResult, *, branch: str, query_name: str, actor: str | None
+) -> responses.ChangeOutput:
     """Encode the result of a mutation."""
     return {
         "branch": branch,
@@ -78,7 +55,9 @@ def encode_mutation(
     }
 
 
-def ingest_output(done: LoadResult, *, uri: str, mode: str, actor: str | None) -> IngestOutput:
+def ingest_output(
+    done: results.LoadResult, *, uri: str, mode: str, actor: str | None
+) -> responses.IngestOutput:
     """Encode the result of a load."""
     counts = {f"edge:{name}": rows for name, rows in done.edges_loaded.items()}
     counts |= {f"node:{name}": rows for name, rows in done.nodes_loaded.items()}
@@ -98,7 +77,7 @@ def ingest_output(done: LoadResult, *, uri: str, mode: str, actor: str | None) -
 # Schemas
 
 
-def schema_plan_output(plan: MigrationPlan, *, uri: str) -> SchemaPlanOutput:
+def schema_plan_output(plan: results.MigrationPlan, *, uri: str) -> responses.SchemaPlanOutput:
     """Encode a migration plan."""
     return {
         "uri": uri,
@@ -110,8 +89,8 @@ def schema_plan_output(plan: MigrationPlan, *, uri: str) -> SchemaPlanOutput:
 
 
 def schema_apply_output(
-    done: SchemaApplyResult, *, uri: str, manifest_version: int | None
-) -> SchemaApplyOutput:
+    done: results.SchemaApplyResult, *, uri: str, manifest_version: int | None
+) -> responses.SchemaApplyOutput:
     """Encode the result of a schema migration; unsupported plans were rejected earlier."""
     return {
         "uri": uri,
@@ -127,7 +106,7 @@ def schema_apply_output(
 # History
 
 
-def snapshot_output(found: SnapshotState, *, branch: str) -> SnapshotOutput:
+def snapshot_output(found: results.SnapshotState, *, branch: str) -> responses.SnapshotOutput:
     """Encode the snapshot of a branch."""
     return {
         "branch": branch,
@@ -146,7 +125,7 @@ def snapshot_output(found: SnapshotState, *, branch: str) -> SnapshotOutput:
     }
 
 
-def commit_output(commit: Commit) -> CommitOutput:
+def commit_output(commit: Commit) -> responses.CommitOutput:
     """Encode a commit."""
     return {
         "graph_commit_id": commit.id,
@@ -163,9 +142,11 @@ def commit_output(commit: Commit) -> CommitOutput:
     }
 
 
-def merge_output(done: MergeResult, *, source: str, target: str, actor: str | None) -> MergeOutput:
+def merge_output(
+    done: results.MergeResult, *, source: str, target: str, actor: str | None
+) -> responses.MergeOutput:
     """Encode the outcome of a merge or of a dry run."""
-    output: MergeOutput = {
+    output: responses.MergeOutput = {
         "source": source,
         "target": target,
         "outcome": done.outcome.value,
@@ -177,7 +158,9 @@ def merge_output(done: MergeResult, *, source: str, target: str, actor: str | No
     return output
 
 
-def replay_output(done: MergeResult, *, branch: str, actor: str | None) -> ReplayOutput:
+def replay_output(
+    done: results.MergeResult, *, branch: str, actor: str | None
+) -> responses.ReplayOutput:
     """Encode the outcome of a revert or a cherry-pick."""
     return {
         "branch": branch,
@@ -187,7 +170,7 @@ def replay_output(done: MergeResult, *, branch: str, actor: str | None) -> Repla
     }
 
 
-def conflict_output(conflict: Conflict) -> ConflictOutput:
+def conflict_output(conflict: Conflict) -> responses.ConflictOutput:
     """Encode a merge conflict with the three row versions."""
     return {
         "table_key": table_key_of(conflict),
@@ -200,7 +183,7 @@ def conflict_output(conflict: Conflict) -> ConflictOutput:
     }
 
 
-def diff_output(found: ChangeSet, page: ChangePage) -> DiffOutput:
+def diff_output(found: ChangeSet, page: ChangePage) -> responses.DiffOutput:
     """Encode a page of the changes between two commits."""
     return {
         "old_commit_id": found.old_commit_id,
@@ -211,7 +194,7 @@ def diff_output(found: ChangeSet, page: ChangePage) -> DiffOutput:
     }
 
 
-def commit_changes_output(found: CommitChanges, *, limit: int) -> CommitChangesOutput:
+def commit_changes_output(found: CommitChanges, *, limit: int) -> responses.CommitChangesOutput:
     """Encode a commit of a change feed with the first `limit` of its changes."""
     page = found.changes.page(limit=limit)
     return {
@@ -223,7 +206,7 @@ def commit_changes_output(found: CommitChanges, *, limit: int) -> CommitChangesO
     }
 
 
-def recovery_output(recovery: Recovery) -> RecoveryOutput:
+def recovery_output(recovery: Recovery) -> responses.RecoveryOutput:
     """Encode the recovery of an interrupted write."""
     return {
         "graph_commit_id": recovery.commit_id,
@@ -243,13 +226,13 @@ def recovery_output(recovery: Recovery) -> RecoveryOutput:
     }
 
 
-def _relative_path(table: TableState) -> str:
+def _relative_path(table: results.TableState) -> str:
     """The path of a type relative to the graph, without the suffix of its branch."""
     whole = table.path.removesuffix(f"/tree/{table.branch}") if table.branch else table.path
     return "/".join(whole.rsplit("/", 2)[-2:])
 
 
-def _counts(stats: ChangeStats) -> ChangeCounts:
+def _counts(stats: ChangeStats) -> responses.ChangeCounts:
     return {
         "inserts": stats.inserts,
         "updates": stats.updates,
@@ -258,7 +241,7 @@ def _counts(stats: ChangeStats) -> ChangeCounts:
     }
 
 
-def _changes(changes: ChangeSet) -> list[ChangeEntry]:
+def _changes(changes: ChangeSet) -> list[responses.ChangeEntry]:
     return [
         {
             "kind": each.kind,

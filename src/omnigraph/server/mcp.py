@@ -40,20 +40,14 @@ from omnigraph.model.errors import GraphError, Outcome
 from omnigraph.model.limits import BODY_BYTES_MAX
 from omnigraph.model.names import MAIN, BranchName
 from omnigraph.model.ports import Action
+from omnigraph.server import responses
 from omnigraph.server.context import RequestContext
-from omnigraph.server.responses import (
-    JSON,
-    HttpError,
-    Response,
-    graph_error_response,
-    http_error_response,
-    internal_error_response,
-    translate_compile_errors,
-)
 from omnigraph.server.routes.queries import get_query, hide_stored_text
 
 
-async def respond_to_agent(call: RequestContext, *, protected: frozenset[str]) -> Response:
+async def respond_to_agent(
+    call: RequestContext, *, protected: frozenset[str]
+) -> responses.Response:
     """The response to one message of an agent; its tools do not write to protected branches."""
     rule = WritePlacement(agent_branch(call.actor), protected)
     toolbox = Toolbox(RequestGraph(call, rule.own), rule)
@@ -64,7 +58,7 @@ async def respond_to_agent(call: RequestContext, *, protected: frozenset[str]) -
         body=call.body,
         bytes_max=BODY_BYTES_MAX,
     )
-    return Response(reply.status, reply.content_type or JSON, reply.body, ())
+    return responses.Response(reply.status, reply.content_type or responses.JSON, reply.body, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +100,7 @@ class RequestGraph:
 
     async def run_text(self, source: str, params: Params, place: Place) -> ToolResult:
         self._require_read(place)
-        with translate_compile_errors(
+        with responses.translate_compile_errors(
             advice="this tool only reads; what changes the graph is a stored query"
         ):
             return await self._run(source, params, place, name=None)
@@ -160,15 +154,15 @@ class RequestGraph:
 def _format_error(call: RequestContext, error: Exception) -> ToolFailure:
     """Report an error to an agent as other routes do, and log one of the server."""
     match error:
-        case HttpError(cause=cause):
-            result = http_error_response(error)
+        case responses.HttpError(cause=cause):
+            result = responses.http_error_response(error)
             outcome = Outcome.UNCHANGED if cause is None else cause.outcome
         case GraphError():
-            result, outcome = graph_error_response(error), error.outcome
+            result, outcome = responses.graph_error_response(error), error.outcome
             if result.status >= 500:
                 call.server.log.error("request failed", error=error)
         case _:
-            result, outcome = internal_error_response(call.request_id), Outcome.UNCERTAIN
+            result, outcome = responses.internal_error_response(call.request_id), Outcome.UNCERTAIN
             call.server.log.error("unexpected failure", error=error)
     body = orjson.loads(result.body)
     return make_failure(body["code"], body["error"], outcome)

@@ -26,20 +26,10 @@ from omnigraph.cli.output import (
     print_note,
     show_count,
 )
+from omnigraph.cluster import reports
 from omnigraph.cluster.config import CONFIG_FILE
 from omnigraph.cluster.desired import read_desired
 from omnigraph.cluster.plan import Change, Disposition, Operation
-from omnigraph.cluster.reports import (
-    ApplyReport,
-    ApproveReport,
-    Heading,
-    PlanReport,
-    Report,
-    StateReport,
-    UnlockReport,
-    ValidateReport,
-    encode_report,
-)
 from omnigraph.cluster.resources import Finding, Findings
 from omnigraph.cluster.state import ResourceStatus, Status
 from omnigraph.model.runtime import lazy_module
@@ -78,7 +68,7 @@ def view_findings(findings: Iterable[Finding], terminal: Terminal) -> Iterator[s
                 yield f"{terminal.paint(word, colour)}  {each.code} {each.path}: {messages}"
 
 
-def view_validation(report: ValidateReport, terminal: Terminal) -> Iterator[str]:
+def view_validation(report: reports.ValidateReport, terminal: Terminal) -> Iterator[str]:
     """The resources that a folder declares."""
     if report.desired is None:
         return
@@ -88,7 +78,7 @@ def view_validation(report: ValidateReport, terminal: Terminal) -> Iterator[str]
     yield f"{report.config_file} is valid: {show_count(len(report.desired.resources), 'resource')}"
 
 
-def format_plan(report: PlanReport, terminal: Terminal) -> Iterator[str]:
+def format_plan(report: reports.PlanReport, terminal: Terminal) -> Iterator[str]:
     """The changes of an apply."""
     plan = report.plan
     if plan is None:
@@ -110,7 +100,7 @@ def format_plan(report: PlanReport, terminal: Terminal) -> Iterator[str]:
             )
 
 
-def view_apply(report: ApplyReport, terminal: Terminal) -> Iterator[str]:
+def view_apply(report: reports.ApplyReport, terminal: Terminal) -> Iterator[str]:
     """The changes that an apply made."""
     if report.facts is None or report.facts.ledger is None:
         return
@@ -133,7 +123,7 @@ def view_apply(report: ApplyReport, terminal: Terminal) -> Iterator[str]:
         )
 
 
-def view_approval(report: ApproveReport) -> Iterator[str]:
+def view_approval(report: reports.ApproveReport) -> Iterator[str]:
     """The approval, and its scope."""
     if report.approval is not None:
         given = report.approval
@@ -141,7 +131,7 @@ def view_approval(report: ApproveReport) -> Iterator[str]:
         yield "It is valid for the current declarations; `omnigraph cluster apply` uses it."
 
 
-def view_state(report: StateReport, terminal: Terminal) -> Iterator[str]:
+def view_state(report: reports.StateReport, terminal: Terminal) -> Iterator[str]:
     """The applied state and the lock, if it is held."""
     facts = report.facts
     if facts is None:
@@ -168,7 +158,7 @@ def view_state(report: StateReport, terminal: Terminal) -> Iterator[str]:
     yield f"revision {ledger.revision}: {resources}, {applied}"
 
 
-def view_unlock(report: UnlockReport) -> Iterator[str]:
+def view_unlock(report: reports.UnlockReport) -> Iterator[str]:
     """The lock that was removed."""
     if report.removed is not None:
         yield f"unlocked: {report.removed.id}, which was held by {report.removed.describe()}"
@@ -230,8 +220,8 @@ def validate(invocation: Invocation, *, folder: Path) -> None:
     desired = None
     with findings.stopping():
         desired = read_desired(folder, findings)
-    heading = Heading(str(folder), tuple(findings))
-    report = ValidateReport(heading, str(folder / CONFIG_FILE), desired)
+    heading = reports.Heading(str(folder), tuple(findings))
+    report = reports.ValidateReport(heading, str(folder / CONFIG_FILE), desired)
     _print_report(invocation, report, view_validation(report, invocation.terminal))
 
 
@@ -298,10 +288,10 @@ def _make_context(invocation: Invocation) -> context.ClusterContext:
     return context.make_context(storage_options=options, durability="full")
 
 
-def _print_report(invocation: Invocation, report: Report, lines: Iterable[str]) -> None:
+def _print_report(invocation: Invocation, report: reports.Report, lines: Iterable[str]) -> None:
     """Print a report; exit with 1 if it contains an error."""
     findings = view_findings(report.heading.findings, invocation.terminal)
-    invocation.print_output(encode_report(report), chain(lines, findings))
+    invocation.print_output(reports.encode_report(report), chain(lines, findings))
     if not report.heading.is_ok:
         if not invocation.is_json:
             verb = click.get_current_context().info_name

@@ -15,22 +15,9 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
+from omnigraph.cli import inputs
 from omnigraph.cli.command import command
 from omnigraph.cli.config import Alias, Format
-from omnigraph.cli.inputs import (
-    PARAMS_FILE_OPTION,
-    PARAMS_OPTION,
-    STANDARD_INPUT,
-    STANDARD_OUTPUT,
-    QueryInput,
-    find_params,
-    hinting_at_store,
-    read_source,
-    refuse_constant,
-    require_one,
-    require_stored,
-    takes_query,
-)
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import (
     BRANCH_OPTION,
@@ -71,7 +58,7 @@ _PRINTING = "omnigraph.cli.formats"
 
 
 @command()
-@takes_query
+@inputs.takes_query
 @READ_BRANCH_OPTION
 @SNAPSHOT_OPTION
 @FORMAT_OPTION
@@ -86,7 +73,7 @@ _PRINTING = "omnigraph.cli.formats"
 def query(
     invocation: Invocation,
     *,
-    query: QueryInput,
+    query: inputs.QueryInput,
     branch: str | None,
     snapshot: str | None,
     chosen: str | None,
@@ -97,19 +84,19 @@ def query(
 
     With a query text, NAME selects one of its queries; without, NAME is a stored query of a server.
     """
-    require_one({"--branch": branch, "--snapshot": snapshot})
-    require_one({"--format": chosen, "--json": invocation.is_json})
+    inputs.require_one({"--branch": branch, "--snapshot": snapshot})
+    inputs.require_one({"--format": chosen, "--json": invocation.is_json})
     format = Format.JSON if invocation.is_json else None if chosen is None else Format(chosen)
-    if out is not None and out != STANDARD_OUTPUT:
+    if out is not None and out != inputs.STANDARD_OUTPUT:
         import_module(_PRINTING).require_writable(out, chosen=format)
-    with hinting_at_store(query.name):
+    with inputs.hinting_at_store(query.name):
         target = invocation.target()
     place: Place = {
         "branch": None if snapshot is not None else branch or "main",
         "snapshot": snapshot,
     }
     if query.text is None:
-        stored, served = require_stored(query.name, target)
+        stored, served = inputs.require_stored(query.name, target)
         with invocation.open_served(served, read_only=True) as remote:
             with invocation.waiting("query"):
                 found: Result = import_module("omnigraph.client.remote").run_read(
@@ -139,7 +126,7 @@ def _show(
     out: str | None,
 ) -> None:
     printing = import_module(_PRINTING)
-    if out is None or out == STANDARD_OUTPUT:
+    if out is None or out == inputs.STANDARD_OUTPUT:
         format = invocation.output_format(chosen=format, of_alias=None)
         printing.print_result(invocation, result, place, format=format)
         return
@@ -148,11 +135,11 @@ def _show(
 
 
 @command(BRANCH_OPTION, EMBED_OPTION, IF_COMMIT_OPTION, KEY_OPTION, JSON_OPTION)
-@takes_query
+@inputs.takes_query
 def mutate(
     invocation: Invocation,
     *,
-    query: QueryInput,
+    query: inputs.QueryInput,
     branch: str,
     embed: str | None,
     **conditions: Unpack[WriteConditions],
@@ -161,10 +148,10 @@ def mutate(
 
     With a query text, NAME selects one of its queries; without, NAME is a stored query of a server.
     """
-    with hinting_at_store(query.name):
+    with inputs.hinting_at_store(query.name):
         target = invocation.target()
     if query.text is None:
-        stored, served = require_stored(query.name, target)
+        stored, served = inputs.require_stored(query.name, target)
         invocation.announce("mutate", target)
         with invocation.open_served(served, read_only=False) as remote:
             with invocation.waiting("mutate"):
@@ -196,14 +183,14 @@ def mutate(
 
 
 @command()
-@takes_query
+@inputs.takes_query
 @BRANCH_OPTION
 @ENGINE_OPTION
 @JSON_OPTION
 def explain(
     invocation: Invocation,
     *,
-    query: QueryInput,
+    query: inputs.QueryInput,
     branch: str,
     engine: str,
 ) -> None:
@@ -221,8 +208,8 @@ def explain(
 @command()
 @click.argument("name", shell_complete=complete_aliases)
 @click.argument("args", nargs=-1)
-@PARAMS_OPTION
-@PARAMS_FILE_OPTION
+@inputs.PARAMS_OPTION
+@inputs.PARAMS_FILE_OPTION
 @FORMAT_OPTION
 @JSON_OPTION
 def alias(
@@ -238,12 +225,12 @@ def alias(
 
     ARGS are values for the parameters that the alias lists, in that order: JSON, or else text.
     """
-    require_one({"--format": chosen, "--json": invocation.is_json})
+    inputs.require_one({"--format": chosen, "--json": invocation.is_json})
     bound = invocation.config.aliases.get(name)
     if bound is None:
         known = ", ".join(sorted(invocation.config.aliases)) or "none"
         raise CommandError(f"unknown alias '{name}'; aliases of the configuration: {known}")
-    given = find_params(params_text, params_path) or {}
+    given = inputs.find_params(params_text, params_path) or {}
     params = {**bound.params, **_name_arguments(name, bound, args), **given}
     scope = make_server_scope(
         bound.server, graph=bound.graph, fallback=None, config=invocation.config
@@ -268,7 +255,7 @@ def _name_arguments(name: str, bound: Alias, args: Sequence[str]) -> Mapping[str
 def _parse(text: str) -> object:
     try:
         # Python would accept NaN and Infinity as numbers; JSON does not.
-        parsed: object = json.loads(text, parse_constant=refuse_constant)
+        parsed: object = json.loads(text, parse_constant=inputs.refuse_constant)
     except ValueError:
         return text
     return parsed
@@ -290,7 +277,7 @@ def entity(
     snapshot: str | None,
 ) -> None:
     """Show one node or edge of a TYPE by its ID; exits with 1 if there is none."""
-    require_one({"--branch": branch, "--snapshot": snapshot})
+    inputs.require_one({"--branch": branch, "--snapshot": snapshot})
     with invocation.open_to_read() as graph:
         found = graph.entity(type, id, branch=branch, commit=snapshot)
     if found is None and not invocation.is_json:
@@ -327,7 +314,7 @@ def shell(invocation: Invocation, *, branch: str, chosen: str | None) -> None:
             # it.
             import_module("omnigraph.cli.shell.prompt").run_prompt(session, home=invocation.home)
             return
-        for statement in split_statements(read_source(STANDARD_INPUT).text):
+        for statement in split_statements(inputs.read_source(inputs.STANDARD_INPUT).text):
             session.run(statement)
             if session.is_over:
                 return

@@ -17,15 +17,7 @@ from omnigraph.compiler.query.parser import get_single_query_name
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.ops.load import Progress
 from omnigraph.engine.results import MutationResult, Result
-from omnigraph.http.arrow import (
-    ARROW,
-    accepts_arrow,
-    encode_batches,
-    encode_pieces,
-    encode_result,
-    encode_table,
-    noted_table,
-)
+from omnigraph.http import arrow
 from omnigraph.http.encode import encode_mutation, ingest_output
 from omnigraph.http.responses import (
     ChangeOutput,
@@ -91,7 +83,7 @@ from omnigraph.server.responses import (
     with_headers,
 )
 
-ARROW_MEDIA = ARROW.decode()
+ARROW_MEDIA = arrow.ARROW.decode()
 LOCAL = "local"
 """The engine of a read that names none: the process of the server."""
 
@@ -158,8 +150,8 @@ async def explain(call: RequestContext, body: ExplainRequest) -> Response:
 
 async def _respond_rows(call: RequestContext, body: QueryRequest) -> AnyResponse:
     """Run a read and return its rows in the format that the caller accepts."""
-    is_arrow = accepts_arrow(call.header("accept"))
-    content_type = ARROW if is_arrow else JSON
+    is_arrow = arrow.accepts_arrow(call.header("accept"))
+    content_type = arrow.ARROW if is_arrow else JSON
     found = await call.read(partial(_find_response, call, body, is_arrow=is_arrow))
     headers = {COMMIT_HEADER: found.commit_id}
     if is_arrow:
@@ -170,8 +162,8 @@ async def _respond_rows(call: RequestContext, body: QueryRequest) -> AnyResponse
     def pieces(graph: Graph) -> Iterator[bytes]:
         del graph
         if is_arrow:
-            return encode_batches(noted_table(found))
-        return encode_pieces(found, parse_target(body.branch, body.snapshot).output)
+            return arrow.encode_batches(arrow.noted_table(found))
+        return arrow.encode_pieces(found, parse_target(body.branch, body.snapshot).output)
 
     return with_headers(await call.stream(pieces, content_type=content_type), headers)
 
@@ -198,7 +190,9 @@ def _find_response(
     if result.to_arrow().nbytes > UNSTREAMED_BYTES_MAX:
         return result
     encoded = (
-        encode_table(noted_table(result)) if is_arrow else encode_result(result, target.output)
+        arrow.encode_table(arrow.noted_table(result))
+        if is_arrow
+        else arrow.encode_result(result, target.output)
     )
     response = CachedResponse(result.commit_id, result.query_name, encoded)
     if key is not None:

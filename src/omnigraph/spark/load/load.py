@@ -37,17 +37,9 @@ from omnigraph.model.names import MAIN
 from omnigraph.model.ports import Action
 from omnigraph.spark.errors import carried_errors
 from omnigraph.spark.jobs import count_cores, run_job
+from omnigraph.spark.load import rejections
 from omnigraph.spark.load.inputs import parse_inputs
 from omnigraph.spark.load.key_claims import KeyCheckResult, check_keys, select_met
-from omnigraph.spark.load.rejections import (
-    LocatedRow,
-    Quarantine,
-    locate_rejected,
-    open_quarantine,
-    report_rejected,
-    require_embedded,
-    require_read,
-)
 from omnigraph.spark.load.staged import (
     JobRows,
     LeftOut,
@@ -147,7 +139,9 @@ class _Load:
         rejected = self._locate_rejected()
         if not rejected:
             return result
-        return replace(result, report=report_rejected(rejected, self._quarantine().location))
+        return replace(
+            result, report=rejections.report_rejected(rejected, self._quarantine().location)
+        )
 
     # Read, coerce and stage
 
@@ -176,8 +170,8 @@ class _Load:
         )
         job = stage_job(self._spark, plan, inputs, progress=self._call.progress)
         self._found = _Staged(basis.accepted_schema.schema_hash, job, table_branches)
-        require_read(job.partitions, inputs, context=context)
-        require_embedded(job.partitions)
+        rejections.require_read(job.partitions, inputs, context=context)
+        rejections.require_embedded(job.partitions)
 
     @property
     def is_due(self) -> bool:
@@ -327,12 +321,12 @@ class _Load:
 
     # Rejected rows and clean-up
 
-    def _locate_rejected(self) -> tuple[LocatedRow, ...]:
-        return locate_rejected(self._staged.job.partitions, self._staged.job.inputs)
+    def _locate_rejected(self) -> tuple[rejections.LocatedRow, ...]:
+        return rejections.locate_rejected(self._staged.job.partitions, self._staged.job.inputs)
 
-    def _quarantine(self) -> Quarantine:
+    def _quarantine(self) -> rejections.Quarantine:
         settings = self._opened.settings
-        return open_quarantine(
+        return rejections.open_quarantine(
             self._call.quarantine,
             graph=self._opened.stores.objects,
             root=settings.location.root,
