@@ -93,6 +93,7 @@ MAKES_NO_VERSION = frozenset(
         "get_fragment",
         "get_fragments",
         "get_version",
+        "io_stats_snapshot",
         "join",
         "lance_schema",
         "list",

@@ -45,7 +45,7 @@ def words(text: str) -> frozenset[str]:
 
 CALLS = (
     Call("query", "query", "query", no_option=words("limits")),
-    Call("explain", "explain", "explain"),
+    Call("explain", "explain", "explain", no_option=words("limits")),
     Call("mutate", "mutate", "mutate"),
     Call(
         "load",

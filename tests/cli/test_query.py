@@ -67,6 +67,15 @@ def test_a_mistake_in_a_file_is_reported_with_its_place(
     assert str(path) not in of_flag.err
 
 
+def test_an_analyzed_plan_shows_what_each_step_took(store: Path) -> None:
+    ended = invoke_command("explain", "-e", ALL, "--analyze", "--store", store)
+    plain = invoke_command("explain", "-e", ALL, "--store", store)
+
+    assert ended.code == 0
+    assert "  result: " in ended.out
+    assert "  result: " not in plain.out
+
+
 def test_an_empty_text_is_refused(store: Path) -> None:
     ended = invoke_command("query", "-e", " ", "--store", store)
 

@@ -211,6 +211,19 @@ def test_a_plan_is_returned_without_running_the_query(client: httpx.Client) -> N
     assert "scan $p: Person" in response.json()["plan"]
 
 
+def test_an_analyzed_plan_shows_what_the_query_took(client: httpx.Client) -> None:
+    body = {"query": ALL_PEOPLE, "analyze": True}
+
+    response = client.post(f"{G}/explain", json=body)
+    over_limit = client.post(f"{G}/explain", json={**body, "bytes_max": 1})
+    spark = client.post(f"{G}/explain", json={**body, "engine": "spark"})
+
+    assert response.status_code == 200
+    assert f"result: {len(PEOPLE)} rows in " in response.json()["plan"]
+    assert over_limit.status_code == 413
+    assert spark.status_code == 400
+
+
 def test_one_entity_is_looked_up_by_its_id(client: httpx.Client) -> None:
     found = client.get(f"{G}/entity", params={"type": "Person", "id": "Alice"})
     absent = client.get(f"{G}/entity", params={"type": "Person", "id": "Absent"})

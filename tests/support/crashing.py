@@ -122,7 +122,8 @@ class CrashingTables:
 
     def __init__(self, tables: TableStore, fault: Fault) -> None:
         self.with_workers = lambda workers: CrashingTables(tables.with_workers(workers), fault)
-        self.generation = tables.generation  # calls no store, so no fault can hit it
+        # Neither calls a store, so no fault can hit them.
+        self.generation, self.metered = tables.generation, tables.metered
         self.find_head = fault.harmless(tables.find_head)
         self.schema = fault.harmless(tables.schema)
         self.column_numbers = fault.harmless(tables.column_numbers)

@@ -8,7 +8,7 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
-from lance import Index, LanceDataset, LanceOperation, Transaction
+from lance import Index, LanceDataset, LanceOperation, ScanStatistics, Transaction
 from lance.bitmap import Bitmap
 
 from tests.support.lance_probes import (
@@ -412,3 +412,28 @@ def test_an_index_over_no_fragments_can_be_built(tmp_path: Path, build: Build) -
     segment = build(lance.dataset(uri), [])
 
     assert apply_index(uri, [segment]) == 2
+
+
+def test_the_statistics_of_a_scan_show_its_bytes_and_whether_an_index_was_searched(
+    tmp_path: Path,
+) -> None:
+    table = lance.dataset(create_searchable(tmp_path))
+    table.create_scalar_index("id", "BTREE")
+    finished: list[ScanStatistics] = []
+
+    for is_indexed in (True, True, False):
+        table.scanner(
+            filter="id = 'a'", use_scalar_index=is_indexed, scan_stats_callback=finished.append
+        ).to_table()
+
+    assert [each.index_comparisons > 0 for each in finished] == [True, True, False]
+    assert all(each.bytes_read > 0 for each in finished)
+
+
+def test_a_read_of_positions_is_counted_by_its_table(tmp_path: Path) -> None:
+    table = lance.dataset(create_searchable(tmp_path))
+    before = table.io_stats_snapshot().read_bytes
+
+    table.take([0], columns=["id"])
+
+    assert table.io_stats_snapshot().read_bytes > before

@@ -171,7 +171,7 @@ class RemoteGraph(RemoteHistory, RemoteRetrieval):
         )
         return self._routes.sender.send(request, read_result)
 
-    def explain(
+    def explain(  # noqa: PLR0913  # the published signature
         self,
         source: str,
         params: Mapping[str, object] | None = None,
@@ -180,12 +180,17 @@ class RemoteGraph(RemoteHistory, RemoteRetrieval):
         branch: str = "main",
         engine: str = "local",
         spark: object = None,
+        analyze: bool = False,
+        limits: CallLimits | None = None,
     ) -> str:
         require_no_session(spark)
         body = {
             **encode_query(source, params, name),
             "branch": parse_branch_name(branch),
             "engine": parse_engine(engine, spark=None).value,
+            # A server of an earlier version rejects the field, also with the value `false`.
+            **({"analyze": True} if analyze else {}),
+            **encode_limits(limits),
         }
         return self._routes.post(
             "explain",

@@ -28,15 +28,16 @@ from omnigraph.engine.graph_maintenance import GraphMaintenance
 from omnigraph.engine.maintenance.repair import RelocationReport, relocate
 from omnigraph.engine.ops import query
 from omnigraph.engine.ops.create import create_graph, delete_graph, has_history, is_graph
-from omnigraph.engine.ops.query import QueryCall, explain_query, run_query
+from omnigraph.engine.ops.query import QueryCall, analyze_query, explain_query, run_query
 from omnigraph.engine.ops.recorded_responses import make_request
 from omnigraph.engine.ops.transaction import Transaction, transact
 from omnigraph.engine.read.budget import CallLimits
+from omnigraph.engine.read.plan import Plan
 from omnigraph.engine.results import Blob, ExportReport, LoadResult, MutationResult, Result
 from omnigraph.engine.settings import Settings, open_stores
 from omnigraph.engine.state.branch_state import Basis
 from omnigraph.engine.state.schema_files import SOURCE_FILE
-from omnigraph.model.errors import CorruptError
+from omnigraph.model.errors import CorruptError, InvalidValueError
 from omnigraph.model.limits import BUDGET_TOKENS, FOUND, HOPS
 from omnigraph.model.names import MAIN, parse_branch_name, parse_word, require_text
 from omnigraph.model.ports import Action, Phase
@@ -169,16 +170,28 @@ class Graph(GraphHistory, GraphMaintenance):
         branch: str = "main",
         engine: str = "local",
         spark: object = None,
+        analyze: bool = False,
+        limits: CallLimits | None = None,
     ) -> str:
         """The plan of a read query on the current state of a branch, as text; nothing is run.
 
         With `engine="spark"`, the plan that Spark derives from it follows, which requires values
-        for the parameters.
+        for the parameters. With `analyze`, the query is run in this process, within `limits`, and
+        each step is shown with its rows, its time, and the bytes that it read.
         """
         require_text(source, subject="source")
         chosen = parse_engine(engine, spark=spark)
+        if analyze and chosen is Engine.SPARK:
+            raise InvalidValueError(
+                subject="analyze",
+                expected='engine="local"',
+                value=engine,
+                problem="only a query that runs locally can be measured by step",
+            )
         basis = self._open.at(parse_branch_name(branch), None, action=Action.READ)
         plan = self._open.compiled.read(source, name=name, accepted_schema=basis.accepted_schema)
+        if analyze:
+            return self._analyze(plan, params, basis, limits)
         steps = explain_query(plan, basis=basis, path=self._open.reads)
         if chosen is Engine.LOCAL and params is None:
             return steps
@@ -189,6 +202,20 @@ class Graph(GraphHistory, GraphMaintenance):
         call = QueryCall(plan, values, self._open.settings.runtime.now())
         part = get_spark_module("query.run", settings=self._open.settings, action="explain a query")
         return f"{steps}\n\n{part.explain_query(call, basis=basis, opened=self._open, spark=spark)}"
+
+    def _analyze(
+        self,
+        plan: Plan,
+        params: Mapping[str, object] | None,
+        basis: Basis,
+        limits: CallLimits | None,
+    ) -> str:
+        values = convert_parameters(plan.ir.parameters, params, numbers=NumberReading.EXACT)
+        call = QueryCall(plan, values, self._open.settings.runtime.now())
+        reads = self._open.reads
+        path = replace(reads, allowance=reads.allowance.within(limits))
+        with self._open.settings.observer.phase(Phase.RUN), self._open.guard(basis):
+            return analyze_query(call, basis=basis, path=path)
 
     def mutate(
         self,

@@ -243,13 +243,20 @@ class MutateRequest:
 
 @shape
 class ExplainRequest:
-    """A read to explain; `engine` is `local` or `spark`."""
+    """A read to explain; `engine` is `local` or `spark`.
+
+    With `analyze` the read is run and measured, which requires `local`; `seconds_max` and
+    `bytes_max` lower the server's limits for it.
+    """
 
     query: StrictStr
     name: StrictStr | None = None
     params: Params = None
     branch: StrictStr | None = None
     engine: StrictStr | None = None
+    analyze: StrictBool | None = None
+    seconds_max: StrictFloat | None = None
+    bytes_max: StrictInt | None = None
 
 
 @shape

@@ -258,6 +258,27 @@ class StoredBlob:
     place: str
 
 
+class ReadAccess(StrEnum):
+    """How a read of rows found them."""
+
+    INDEX = "index"
+    SCAN = "scan"
+    ADDRESS = "row address"
+    CHANGES = "changes since a cached version"
+
+
+@dataclass(frozen=True, slots=True)
+class StorageRead:
+    """How one read found its rows, and the bytes that it read from the files of the table."""
+
+    access: ReadAccess
+    bytes_read: int
+
+
+ReadMeter = Callable[[StorageRead], None]
+"""Receives every finished read, on the thread that read."""
+
+
 class ObjectStore(Protocol):
     """Small control files, such as the schema, sidecars and claims."""
 
@@ -375,6 +396,9 @@ class RowReader(Protocol):
 
 class TableReader(RowReader, Protocol):
     """Reads of tables, their versions and branches. No method has a durable effect."""
+
+    def metered(self, meter: ReadMeter) -> TableReader:
+        """The same tables, with `scan`, `scan_batches`, `take` and `follow_delta` reported."""
 
     def find_head(self, ref: TableRef) -> int | None:
         """The newest version, read from the storage; None if the table or branch does not exist."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -150,6 +151,9 @@ QUESTIONS: dict[str, Question] = {
     "a tag": lambda g: rows_of(g.query(FIND_THING, {"name": "a"}, commit="start")),
     "a commit": lambda g: rows_of(g.query(NAMES, commit=g.commits("side")[-1].id)),
     "an explanation": lambda g: g.explain(FIND_THING),
+    "an analyzed plan": lambda g: re.sub(
+        r"[\d,.]+ ms.*", "", g.explain(FIND_THING, {"name": "a"}, analyze=True)
+    ),
     "an explanation elsewhere": lambda g: g.explain(NAMES, branch="side"),
     "a node": lambda g: g.entity("Thing", "a"),
     "a node at a tag": lambda g: g.entity("Thing", "a", commit="start"),

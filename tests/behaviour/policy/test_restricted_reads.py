@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -290,6 +291,21 @@ def test_an_explanation_counts_visible_rows(tmp_path: Path) -> None:
     steps = restricted.explain("query q() { match { $p: Person } return { $p.name } }")
 
     assert "of 2 nodes" in steps
+
+
+def test_an_analyzed_plan_shows_visible_rows_and_no_reads(tmp_path: Path) -> None:
+    restricted = see_as_reader(team_graph(tmp_path), RED)
+    text = "query q() { match { $p: Person $p $w:knows $q } return { $p.name, $q.name } }"
+
+    steps = restricted.explain(text, analyze=True)
+
+    took = [line.strip() for line in steps.splitlines() if " ms" in line]
+    assert [re.sub(r"[\d.]+ ms", "", each) for each in took] == [
+        "actual: 2 rows in ",
+        "actual: 1 row in ",
+        "result: 1 row in ",
+        "planning: ",
+    ]
 
 
 def test_exported_files_contain_only_visible_rows(tmp_path: Path) -> None:

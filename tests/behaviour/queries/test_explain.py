@@ -1,5 +1,6 @@
 """A plan as text: what each step would do, by which method, and why."""
 
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,17 +9,18 @@ from pathlib import Path
 import pytest
 
 import omnigraph
-from omnigraph import Graph
+from omnigraph import CallLimits, Graph
 from omnigraph.engine.graph import open_graph
 from omnigraph.engine.read.expand import TraversalMode
 from omnigraph.engine.settings import make_settings
-from omnigraph.errors import CompileError, InvalidValueError
+from omnigraph.errors import CompileError, InvalidValueError, LimitExceededError
 from omnigraph.model.limits import EXPAND_INDEXED_HOPS_MAX, EXPAND_PROBES_MAX
 from tests.support.graphs import build_graph, edge, ndjson, node, social_graph, unchanged
 from tests.support.queries import query
 
 LOOKED_UP = "edges looked up by the ids of the nodes"
 IN_MEMORY = "all edges of the type in memory"
+NOTHING_READ = "nothing read from storage"
 
 SCHEMA = """
 node Person { name: String @key  age: I32?  bio: String? }
@@ -333,6 +335,120 @@ def test_a_plan_needs_no_values_but_refuses_wrong_ones(tmp_path: Path) -> None:
     assert graph.explain(text, {"name": "p0"}) == graph.explain(text)
     with pytest.raises(InvalidValueError):
         graph.explain(text, {"name": 3})
+
+
+# Measured runs
+
+
+def measured_lines(text: str) -> Sequence[str]:
+    """What each step of an analyzed plan took, in order, without times."""
+    starts = ("actual: ", "result: ")
+    return [re.sub(r" in [\d,.]+ ms", "", line) for line in lines(text) if line.startswith(starts)]
+
+
+def test_an_analyzed_plan_shows_the_rows_of_each_step(tmp_path: Path) -> None:
+    graph = many_people(tmp_path)
+
+    text = graph.explain(
+        query(
+            "match { $p: Person $p knows $f not { $f knows $g $g.name = $last } } "
+            "return { $p.name } limit 3",
+            parameters="$last: String",
+        ),
+        {"last": "p39"},
+        analyze=True,
+    )
+
+    rows = [line.split(",")[0] for line in measured_lines(text)]
+    assert rows == [
+        "actual: 40 rows",
+        "actual: 40 rows",
+        "actual: 39 rows",
+        "actual: 1 row",
+        "result: 3 rows",
+    ]
+    assert lines(text)[-1].startswith("planning: ")
+
+
+def test_an_analyzed_plan_shows_what_was_read_and_how(tmp_path: Path) -> None:
+    many_people(tmp_path, people=5_000).close()
+    graph = omnigraph.open(tmp_path)
+    graph.ensure_indices()
+
+    cold = measured_lines(graph.explain(FRIENDS, analyze=True))
+    while not measured_lines(graph.explain(FRIENDS, analyze=True))[0].endswith(NOTHING_READ):
+        pass
+    graph.query(query("match { $p: Person $p knows $f } return { $p.name, $f.name }"))
+    cached = measured_lines(graph.explain(FRIENDS, analyze=True))
+
+    assert re.fullmatch(r"actual: 1 row, [\d,]+ bytes read by index", cold[0])
+    assert re.fullmatch(rf"actual: 1 row, {LOOKED_UP}, [\d,]+ bytes read by index", cold[1])
+    assert cached == [
+        f"actual: 1 row, {NOTHING_READ}",
+        f"actual: 1 row, {IN_MEMORY}, {NOTHING_READ}",
+        f"result: 1 row, {NOTHING_READ}",
+    ]
+
+
+def test_an_analyzed_plan_distinguishes_a_scan_from_an_index(tmp_path: Path) -> None:
+    graph = build_graph(tmp_path, "node Place { name: String @key  size: I32 @index  zip: I32 }")
+    places = (node("Place", name=f"p{n}", size=n % 7, zip=n) for n in range(5_000))
+    graph.load(ndjson(*places), mode="append")
+    graph.ensure_indices()
+
+    found = [
+        measured_lines(
+            graph.explain(
+                query(f"match {{ $p: Place {condition} }} return {{ $p.name }}"), analyze=True
+            )
+        )[0]
+        for condition in ("$p.size = 3", "$p.zip = 3")
+    ]
+
+    assert re.fullmatch(r"actual: 714 rows, [\d,]+ bytes read by index", found[0])
+    assert re.fullmatch(r"actual: 1 row, [\d,]+ bytes read by scan", found[1])
+
+
+def test_an_analyzed_plan_shows_the_reads_after_a_commit(tmp_path: Path) -> None:
+    graph = many_people(tmp_path)
+    graph.query(FRIENDS)
+    graph.load(ndjson(node("Person", name="new")), mode="append")
+
+    text = graph.explain(FRIENDS, analyze=True)
+
+    assert "read by changes since a cached version" in lines(text)[-1]
+
+
+def test_an_analyzed_aggregate_of_one_table_is_measured(tmp_path: Path) -> None:
+    graph = many_people(tmp_path)
+    text = query("match { $p: Person $p $w:knows $f } return { $w.since, count(*) as n }")
+
+    found = measured_lines(graph.explain(text, analyze=True))
+
+    assert re.fullmatch(r"actual: 40 rows, [\d,]+ bytes read by scan", found[0])
+    assert found[1] == f"result: 1 row, {NOTHING_READ}"
+
+
+def test_an_analyzed_query_needs_its_parameters_and_stays_within_its_limits(
+    tmp_path: Path,
+) -> None:
+    graph = many_people(tmp_path)
+    named = query(
+        "match { $p: Person { name: $name } } return { $p.age }", parameters="$name: String"
+    )
+    pairs = query("match { $p: Person $q: Person } return { $p.name, $q.name }")
+
+    with pytest.raises(InvalidValueError, match="not provided"):
+        graph.explain(named, analyze=True)
+    with pytest.raises(LimitExceededError):
+        graph.explain(pairs, analyze=True, limits=CallLimits(bytes_max=1_000))
+
+
+def test_only_a_local_query_can_be_analyzed(tmp_path: Path) -> None:
+    graph = many_people(tmp_path)
+
+    with pytest.raises(InvalidValueError, match="runs locally"):
+        graph.explain(FRIENDS, engine="spark", analyze=True)
 
 
 def test_only_a_read_that_compiles_can_be_explained(tmp_path: Path) -> None:

@@ -186,6 +186,7 @@ def mutate(
 @inputs.takes_query
 @BRANCH_OPTION
 @ENGINE_OPTION
+@click.option("--analyze", is_flag=True, help="Run the query and measure each step.")
 @JSON_OPTION
 def explain(
     invocation: Invocation,
@@ -193,13 +194,19 @@ def explain(
     query: inputs.QueryInput,
     branch: str,
     engine: str,
+    analyze: bool,
 ) -> None:
-    """Show the plan of a query, step by step; nothing is run."""
+    """Show the plan of a query, step by step; nothing is run without --analyze."""
     if query.text is None:
         raise click.UsageError("pass the text of the query with -e or --query FILE")
     with query.attach_path(), invocation.open(invocation.target(), read_only=True) as graph:
         plan = graph.explain(
-            query.text, query.params, name=query.name, branch=branch, engine=engine
+            query.text,
+            query.params,
+            name=query.name,
+            branch=branch,
+            engine=engine,
+            analyze=analyze,
         )
     output: ExplainOutput = {"plan": plan}
     invocation.print_output(output, [plan])

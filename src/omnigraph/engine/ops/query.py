@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from hashlib import sha256
 from typing import TypeVar
 
@@ -19,17 +20,15 @@ from omnigraph.compiler.compile import compile_mutation, compile_read
 from omnigraph.compiler.diagnostics import advise_name
 from omnigraph.compiler.ir import Aggregate, MutationIR, ReadIR, Value
 from omnigraph.engine.ops.export import read_entity
-from omnigraph.engine.read.budget import Allowance, Budget, CacheMemory, LruCache
+from omnigraph.engine.read.budget import Allowance, Budget, CacheMemory, LruCache, Profile
 from omnigraph.engine.read.cache import ReadCache, Sources
-from omnigraph.engine.read.entities import Indexes
 from omnigraph.engine.read.expand import AccessRules, Expander
-from omnigraph.engine.read.explain import Explainer
+from omnigraph.engine.read.explain import Explainer, fill_in
 from omnigraph.engine.read.filter import Filter
 from omnigraph.engine.read.output import Output
-from omnigraph.engine.read.pipeline import Pipeline
+from omnigraph.engine.read.pipeline import Matches, Pipeline
 from omnigraph.engine.read.plan import Plan, plan_read
 from omnigraph.engine.read.ranking import Ranker
-from omnigraph.engine.read.relation import Relation
 from omnigraph.engine.read.table_scan import TableScanner, find_table_scan, is_worthwhile
 from omnigraph.engine.results import Blob, Result, ResultColumn
 from omnigraph.engine.rows.comparisons import Inputs
@@ -45,6 +44,7 @@ from omnigraph.model.types import Scalar
 from omnigraph.storage.ports import RowReader, StoredBlob, TableReader
 
 Q = TypeVar("Q")
+T = TypeVar("T")
 
 
 class QueryCache:
@@ -118,25 +118,9 @@ class QueryCall:
 
 def run_query(call: QueryCall, *, basis: Basis, path: ReadPath) -> Result:
     """The result of a read at the commit of the basis."""
-    pipeline = _open_pipeline(call, basis, path, uses_bases=True)
-    try:
-        return _run(call, pipeline, basis, path)
-    except (CorruptError, NotFoundError):
-        if not pipeline.sources.has_bases:
-            raise
-    # A version that only the cache used may have been cleaned up. If not, this read fails too.
-    path.cache.of(path.tables.generation()).deltas.clear()
-    return _run(call, _open_pipeline(call, basis, path, uses_bases=False), basis, path)
-
-
-def _run(call: QueryCall, pipeline: Pipeline, basis: Basis, path: ReadPath) -> Result:
     plan = call.plan
-    relation, indexes = _match(plan, pipeline)
-    ranker = Ranker(pipeline.matcher, path.embedder, plan.type_by_variable)
-    output = Output(plan, pipeline.matcher, ranker, pipeline.budget)
-    table = output.table(relation, indexes)
     return Result(
-        table,
+        _read(call, basis, path, partial(_run, plan, path=path), is_profiled=False),
         columns=[
             ResultColumn(each.name, each.type, isinstance(each.expression, Aggregate))
             for each in plan.ir.columns
@@ -147,39 +131,97 @@ def _run(call: QueryCall, pipeline: Pipeline, basis: Basis, path: ReadPath) -> R
     )
 
 
-def _match(plan: Plan, pipeline: Pipeline) -> tuple[Relation, Indexes]:
+def analyze_query(call: QueryCall, *, basis: Basis, path: ReadPath) -> str:
+    """The plan of a read as text, with what each step took when the read was run for it."""
+    return _read(call, basis, path, partial(_analyze, call, basis, path), is_profiled=True)
+
+
+def _analyze(call: QueryCall, basis: Basis, path: ReadPath, pipeline: Pipeline) -> str:
+    profile = pipeline.profile
+    assert profile is not None, "the caller requests a profile"
+    with profile.step():
+        lines = Explainer(pipeline.sources, pipeline.expander).lines(call.plan)
+    _run(call.plan, pipeline, path=path)
+    # The reads of a restricted caller include rows that the caller may not know of.
+    return fill_in(lines, profile, shows_reads=basis.visible is None)
+
+
+def _read(
+    call: QueryCall,
+    basis: Basis,
+    path: ReadPath,
+    run: Callable[[Pipeline], T],
+    *,
+    is_profiled: bool,
+) -> T:
+    open_pipeline = partial(_open_pipeline, call, basis, path, is_profiled=is_profiled)
+    pipeline = open_pipeline(uses_bases=True)
+    try:
+        return run(pipeline)
+    except (CorruptError, NotFoundError):
+        if not pipeline.sources.has_bases:
+            raise
+    # A version that only the cache used may have been cleaned up. If not, this read fails too.
+    path.cache.of(path.tables.generation()).deltas.clear()
+    return run(open_pipeline(uses_bases=False))
+
+
+def _run(plan: Plan, pipeline: Pipeline, *, path: ReadPath) -> pa.Table:
+    if pipeline.profile is None:
+        return _make_table(plan, pipeline, path, _match(plan, pipeline))
+    matches = _match(plan, pipeline)
+    with pipeline.profile.step() as measured:
+        table = _make_table(plan, pipeline, path, matches)
+        measured.rows = table.num_rows
+    return table
+
+
+def _match(plan: Plan, pipeline: Pipeline) -> Matches:
     """The rows that match the pattern of a read, or distinct ones with weights."""
     scan = find_table_scan(plan, pipeline.sources.catalog)
-    if scan is not None and is_worthwhile(scan, pipeline.sources):
-        scanner = TableScanner(pipeline.sources, pipeline.matcher, pipeline.budget)
+    if scan is None or not is_worthwhile(scan, pipeline.sources):
+        return pipeline.run(plan.steps)
+    scanner = TableScanner(pipeline.sources, pipeline.matcher, pipeline.budget)
+
+    def scan_table() -> Matches:
         relation, index = scanner.run(scan)
-        return relation, {scan.variable: index}
-    matches = pipeline.run(plan.steps)
-    return pipeline.join_all(matches), matches.indexes
+        return Matches((relation,), {scan.variable: index})
+
+    return pipeline.measure(scan_table)
+
+
+def _make_table(plan: Plan, pipeline: Pipeline, path: ReadPath, matches: Matches) -> pa.Table:
+    ranker = Ranker(pipeline.matcher, path.embedder, plan.type_by_variable)
+    output = Output(plan, pipeline.matcher, ranker, pipeline.budget)
+    return output.table(pipeline.join_all(matches), matches.indexes)
 
 
 def explain_query(plan: Plan, *, basis: Basis, path: ReadPath) -> str:
     """The plan of a read on the current state, as text; nothing is run."""
     call = QueryCall(plan, {}, basis.head.created_at)
-    pipeline = _open_pipeline(call, basis, path, uses_bases=True)
+    pipeline = _open_pipeline(call, basis, path, uses_bases=True, is_profiled=False)
     return Explainer(pipeline.sources, pipeline.expander).explain(plan)
 
 
-def _open_pipeline(call: QueryCall, basis: Basis, path: ReadPath, *, uses_bases: bool) -> Pipeline:
+def _open_pipeline(
+    call: QueryCall, basis: Basis, path: ReadPath, *, uses_bases: bool, is_profiled: bool
+) -> Pipeline:
+    profile = Profile(path.allowance.clock) if is_profiled else None
+    tables = path.tables if profile is None else path.tables.metered(profile.note_read)
     cache = path.cache.of(path.tables.generation())
     budget = Budget(path.allowance)
     sources = Sources(
         basis.snapshot,
         catalog=basis.catalog,
-        tables=basis.reader(path.tables),
+        tables=basis.reader(tables),
         cache=cache,
         budget=budget,
         uses_bases=uses_bases,
     )
     matcher = Filter(sources, Inputs(call.values, call.now))
     properties = call.plan.properties
-    expander = Expander(sources, matcher, budget, path.access, properties)
-    return Pipeline(sources, matcher, expander, budget, properties)
+    expander = Expander(sources, matcher, budget, path.access, properties, profile)
+    return Pipeline(sources, matcher, expander, budget, properties, profile)
 
 
 def find_entity(

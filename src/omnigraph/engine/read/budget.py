@@ -1,4 +1,6 @@
-"""Budgets: the memory and time that one query may use, and the memory that a graph caches.
+"""Budgets and profiles of queries, and the memory that a graph caches.
+
+A budget bounds the memory and time of one query; a profile records what the steps of one took.
 
 A query that exceeds its budget fails with `LimitExceededError` and does not affect other work on
 the machine. A cancelled query fails at its next check. A call can lower the limits of the graph but
@@ -11,14 +13,16 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import ceil
-from threading import Event, Lock
+from threading import Event, Lock, get_ident
 from typing import Generic, TypeVar
 
 from omnigraph.model import ports
 from omnigraph.model.errors import InvalidValueError, LimitExceededError, UnavailableError
+from omnigraph.storage.ports import ReadAccess, StorageRead
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -109,6 +113,54 @@ class Budget:
                 limit=int(self._seconds_max),
                 found=ceil(now - self._end + self._seconds_max),
             )
+
+
+@dataclass(slots=True)
+class Measurement:
+    """What one step of a query took, including the steps inside it; filled while it runs.
+
+    `rows` is the number of matches after the step, and `path` how a traversal found its edges. No
+    `accesses` means that nothing was read.
+    """
+
+    rows: int = 0
+    path: str | None = None
+    seconds: float = 0.0
+    bytes_read: int = 0
+    accesses: set[ReadAccess] = field(default_factory=set)
+
+
+class Profile:
+    """The measurements of one query, in the order in which its steps began."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.measurements: list[Measurement] = []
+        self._clock = clock
+        self._thread = get_ident()
+        self._running: list[Measurement] = []
+
+    @contextmanager
+    def step(self) -> Iterator[Measurement]:
+        """A block that is measured as one step; the block sets the rows."""
+        measured = Measurement()
+        self.measurements.append(measured)
+        self._running.append(measured)
+        start = self._clock()
+        yield measured
+        measured.seconds = self._clock() - start
+        self._running.pop()
+
+    def note_path(self, path: str) -> None:
+        """Set how the running step, a traversal, finds its edges."""
+        self._running[-1].path = path
+
+    def note_read(self, read: StorageRead) -> None:
+        """Add a read to the running steps."""
+        # Edges that are cached in the background are not part of the query that requested it.
+        if get_ident() == self._thread:
+            for each in self._running:
+                each.bytes_read += read.bytes_read
+                each.accesses.add(read.access)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from omnigraph.engine.read.adjacency import (
     make_adjacency,
     make_topology,
 )
-from omnigraph.engine.read.budget import Budget
+from omnigraph.engine.read.budget import Budget, Profile
 from omnigraph.engine.read.cache import Sources
 from omnigraph.engine.read.entities import (
     UNBOUND,
@@ -98,6 +98,16 @@ class Access:
 
     mode: TraversalMode
     reason: str
+
+    @property
+    def path(self) -> str:
+        """The access path in words."""
+        is_indexed = self.mode is TraversalMode.INDEXED
+        return (
+            "edges looked up by the ids of the nodes"
+            if is_indexed
+            else "all edges of the type in memory"
+        )
 
 
 def parse_lookups(environment: Mapping[str, str]) -> LookupBounds:
@@ -185,13 +195,17 @@ class _Neighbours:
 
 @dataclass(frozen=True, slots=True)
 class Expander:
-    """Runs the expansions of one read; `properties` are those that it uses, by variable."""
+    """Runs the expansions of one read; `properties` are those that it uses, by variable.
+
+    With a profile, the chosen access paths are recorded.
+    """
 
     sources: Sources
     matcher: Filter
     budget: Budget
     access: AccessRules
     properties: Mapping[str, set[str]]
+    profile: Profile | None
 
     def expand(
         self, step: ExpandStep, relation: Relation, indexes: dict[str, EntityIndex]
@@ -330,6 +344,8 @@ class Expander:
     ) -> _Neighbours:
         ordinals = relation.ordinals[expand.source]
         access = self.choose(expand, frontier=_count_distinct(ordinals))
+        if self.profile is not None:
+            self.profile.note_path(access.path)
         if access.mode is TraversalMode.INDEXED:
             return self._probe(expand, ordinals, source)
         # The adjacency holds the ends of every edge and the neighbours of every node.

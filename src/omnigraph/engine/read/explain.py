@@ -1,6 +1,7 @@
 """EXPLAIN: a plan as text, with the access path of each step, the reason for it, and row estimates.
 
-Nothing is run and no rows are read. Access paths follow from the row counts of the snapshot and the
+Explaining runs nothing and reads no rows; a query that was run and profiled is shown with its
+measurements. Access paths follow from the row counts of the snapshot and the
 current contents of the read cache. Estimates are rough on purpose: they explain a choice.
 """
 
@@ -27,8 +28,9 @@ from omnigraph.compiler.ir_text import (
     render_signature,
     render_walk,
 )
+from omnigraph.engine.read.budget import Measurement, Profile
 from omnigraph.engine.read.cache import Sources
-from omnigraph.engine.read.expand import Expander, TraversalMode
+from omnigraph.engine.read.expand import Expander
 from omnigraph.engine.read.filter import can_push_down
 from omnigraph.engine.read.plan import (
     AntiStep,
@@ -46,6 +48,12 @@ from omnigraph.model.catalog import TypeKind
 from omnigraph.model.errors import plural
 
 _STEP = "  "
+
+_STEP_TOOK = "actual:"
+_RESULT = "result:"
+_MEASURED = frozenset({_STEP_TOOK, _RESULT})
+"""Lines to complete with a measurement; every other line has more words."""
+
 _SHARES = {Comparator.EQ: 0.05, Comparator.IN: 0.1, Comparator.NE: 0.9}
 """The assumed selectivity of a comparison, because there are no statistics."""
 _SHARE = 0.33
@@ -59,7 +67,11 @@ class Explainer:
     expander: Expander
 
     def explain(self, plan: Plan) -> str:
-        """The plan as indented lines."""
+        """The plan as text."""
+        return "\n".join(each for each in self.lines(plan) if each.lstrip() not in _MEASURED)
+
+    def lines(self, plan: Plan) -> list[str]:
+        """The plan as indented lines, with a line for the measurement of each step."""
         lines = [render_signature(plan.ir)]
         scan = find_table_scan(plan, self.sources.catalog)
         if scan is not None and is_worthwhile(scan, self.sources):
@@ -67,7 +79,7 @@ class Explainer:
         else:
             lines += _indent(self._lines(plan.steps, [1.0]))
         lines += _indent(render_output(plan.ir))
-        return "\n".join(lines)
+        return [*lines, f"{_STEP}{_RESULT}"]
 
     def _lines(self, steps: Sequence[Step], rows: list[float]) -> Iterator[str]:
         """The lines of steps; updates `rows`, a list of one number: the estimated rows so far."""
@@ -75,21 +87,26 @@ class Explainer:
             match step:
                 case ScanStep(scan):
                     yield from self._scan_lines(scan, rows)
+                    yield f"{_STEP}{_STEP_TOOK}"
                 case ExpandStep():
                     yield from self._expand_lines(step, rows)
+                    yield from _indent(_weight_lines(step))
+                    yield f"{_STEP}{_STEP_TOOK}"
                 case FilterStep(condition):
                     rows[0] *= _share_of(condition)
                     yield f"filter {render_condition(condition)}  (about {_rows(rows[0])})"
+                    yield f"{_STEP}{_STEP_TOOK}"
                 case AntiStep(outer, inner):
                     yield f"keep rows without a match, joined on {_names(outer)}"
+                    yield f"{_STEP}{_STEP_TOOK}"
                     yield from _indent(self._lines(inner, [rows[0]]))
                     rows[0] *= 0.5
                 case OptionalStep(outer, inner):
                     yield f"join matches if there are any, on {_names(outer)}"
+                    yield f"{_STEP}{_STEP_TOOK}"
                     inside = [rows[0]]
                     yield from _indent(self._lines(inner, inside))
                     rows[0] = max(rows[0], inside[0])
-            yield from _indent(_weight_lines(step))
 
     def _table_lines(self, scan: TableScan) -> Iterator[str]:
         is_edge = scan.kind is TypeKind.EDGE
@@ -105,6 +122,7 @@ class Explainer:
             if names
             else (f"{_STEP}counted without reading properties")
         )
+        yield f"{_STEP}{_STEP_TOOK}"
 
     def _scan_lines(self, scan: NodeScan, rows: list[float]) -> Iterator[str]:
         size = self.sources.node_entry(scan.type_name).row_count
@@ -142,15 +160,46 @@ class Explainer:
         yield from _indent(
             f"where {render_condition(each)}" for each in (*expand.filters, *step.edge_filters)
         )
-        path = {
-            TraversalMode.CSR: "all edges of the type in memory",
-            TraversalMode.INDEXED: "edges looked up by the ids of the nodes",
-        }[access.mode]
-        yield f"{_STEP}{path}: {access.reason}"
+        yield f"{_STEP}{access.path}: {access.reason}"
 
 
-def _weight_lines(step: Step) -> Iterator[str]:
-    if not isinstance(step, ExpandStep) or step.edge_filters:
+def fill_in(lines: Iterable[str], profile: Profile, *, shows_reads: bool) -> str:
+    """The lines of a plan as text, with the measurements of a run of it.
+
+    The first measurement is that of the planning, and the last that of the result. Without
+    `shows_reads` only rows and times are shown.
+    """
+    planning, *measurements = profile.measurements
+    remaining = iter(measurements)
+    shown = []
+    for line in lines:
+        text = line.lstrip()
+        if text not in _MEASURED:
+            shown.append(line)
+            continue
+        measured = next(remaining)
+        indent = line.removesuffix(text)
+        count = f"{measured.rows:,} {plural(measured.rows, 'row')}"
+        shown.append(f"{indent}{text} {count} in {_took(measured, shows_reads=shows_reads)}")
+    shown.append(f"planning: {_took(planning, shows_reads=shows_reads)}")
+    return "\n".join(shown)
+
+
+def _took(measured: Measurement, *, shows_reads: bool) -> str:
+    time = f"{measured.seconds * 1000:,.2f} ms"
+    if not shows_reads:
+        return time
+    words = [time] if measured.path is None else [time, measured.path]
+    if measured.accesses:
+        size, accesses = measured.bytes_read, " and ".join(sorted(measured.accesses))
+        words.append(f"{size:,} {plural(size, 'byte')} read by {accesses}")
+    else:
+        words.append("nothing read from storage")
+    return ", ".join(words)
+
+
+def _weight_lines(step: ExpandStep) -> Iterator[str]:
+    if step.edge_filters:
         return
     if not {step.expand.target, step.expand.edge_binding} & step.live:
         yield f"${step.expand.target} is not needed later: matches are counted, not listed"

@@ -7,9 +7,10 @@ for all distinct combinations of the outer variables that they use, and are join
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
+from math import prod
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +24,7 @@ from omnigraph.compiler.ir import (
     PropertyValue,
     SameEntity,
 )
-from omnigraph.engine.read.budget import Budget
+from omnigraph.engine.read.budget import Budget, Profile
 from omnigraph.engine.read.cache import Sources
 from omnigraph.engine.read.entities import (
     UNBOUND,
@@ -76,17 +77,30 @@ class Matches:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """Runs the steps of one read; `properties` are those that it uses, by variable."""
+    """Runs the steps of one read; `properties` are those that it uses, by variable.
+
+    With a profile, every step is measured.
+    """
 
     sources: Sources
     matcher: Filter
     expander: Expander
     budget: Budget
     properties: Mapping[str, set[str]]
+    profile: Profile | None
 
     def run(self, steps: Sequence[Step]) -> Matches:
         """The rows that match a whole pattern."""
         return self._run(steps, Matches((UNIT,), {}))
+
+    def measure(self, run: Callable[[], Matches]) -> Matches:
+        """The matches that a step returns; measured if there is a profile."""
+        if self.profile is None:
+            return run()
+        with self.profile.step() as measured:
+            matches = run()
+            measured.rows = prod(part.total for part in matches.parts)
+        return matches
 
     def join_all(self, matches: Matches) -> Relation:
         """The product of all parts as one relation."""
@@ -95,10 +109,14 @@ class Pipeline:
     def _run(self, steps: Sequence[Step], matches: Matches) -> Matches:
         for step in steps:
             self.budget.require_time()
-            matches = self._run_step(step, matches)
-            parts = tuple(part.keep(step.live) for part in matches.parts)
-            matches = Matches(parts, matches.indexes)
+            matches = self.measure(partial(self._run_and_keep, step, matches))
         return matches
+
+    def _run_and_keep(self, step: Step, matches: Matches) -> Matches:
+        """The rows after a step, with only the variables that later steps use."""
+        matches = self._run_step(step, matches)
+        parts = tuple(part.keep(step.live) for part in matches.parts)
+        return Matches(parts, matches.indexes)
 
     def _run_step(self, step: Step, matches: Matches) -> Matches:
         match step:

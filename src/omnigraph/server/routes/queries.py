@@ -136,13 +136,19 @@ async def read(call: RequestContext, body: ReadRequest) -> AnyResponse:
     scope=lambda _, body: (parse_branch(body.branch), None),
 )
 async def explain(call: RequestContext, body: ExplainRequest) -> Response:
-    """Return the execution plan of a query."""
+    """Return the execution plan of a query; with `analyze`, run it and measure each step."""
     branch, params = parse_branch(body.branch), parse_params(body.params)
 
     def work(graph: Graph) -> str:
         with translate_compile_errors(advice="mutations have no plan; run them with POST /mutate"):
             return graph.explain(
-                body.query, params, name=body.name, branch=branch, engine=body.engine or LOCAL
+                body.query,
+                params,
+                name=body.name,
+                branch=branch,
+                engine=body.engine or LOCAL,
+                analyze=bool(body.analyze),
+                limits=call.limits(body.seconds_max, body.bytes_max),
             )
 
     return json_response(ExplainOutput(plan=await call.run(work)))

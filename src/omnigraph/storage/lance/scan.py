@@ -7,7 +7,7 @@ columns that a read does not select are not read.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
 
 import lance
@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from lance import LanceDataset, LanceFragment, blob_field
+from lance import LanceDataset, LanceFragment, ScanStatistics, blob_field
 
 from omnigraph.model.errors import UnavailableError
 from omnigraph.model.limits import (
@@ -30,7 +30,13 @@ from omnigraph.model.limits import (
 from omnigraph.storage.external_sort import sort_by_id
 from omnigraph.storage.lance.errors import FOREIGN, is_damage
 from omnigraph.storage.lance.predicates import in_predicate
-from omnigraph.storage.ports import StoredBlob, TableBranchFolder
+from omnigraph.storage.ports import (
+    ReadAccess,
+    ReadMeter,
+    StorageRead,
+    StoredBlob,
+    TableBranchFolder,
+)
 
 _OFFSET_BITS = 32
 _BYTES = pa.large_binary()
@@ -116,12 +122,14 @@ def scan(
     predicate: str | None,
     fragments: list[LanceFragment] | None = None,
     is_placed: bool = False,
+    meter: ReadMeter | None = None,
 ) -> pa.Table:
     """The rows that match a predicate, of all fragments or some; if placed, with their addresses.
 
     The addresses are in the columns `_rowid` and `_rowaddr`.
     """
     blobs = blobs_among(columns, table.schema)
+    finished: list[ScanStatistics] = []
 
     def read(*, is_indexed: bool) -> pa.Table:
         return table.scanner(
@@ -134,6 +142,7 @@ def scan(
             with_row_address=is_placed,
             scan_in_order=True,
             use_scalar_index=is_indexed,
+            scan_stats_callback=None if meter is None else finished.append,
         ).to_table()
 
     try:
@@ -143,13 +152,28 @@ def scan(
             raise
         # An index is damaged. If the rows are damaged too, the second read raises as well.
         found = read(is_indexed=False)
+    _report(finished, meter)
     return pa.table(found.columns, schema=as_bytes(found.schema, blobs)) if blobs else found
 
 
+def _report(finished: Iterable[ScanStatistics], meter: ReadMeter | None) -> None:
+    # Lance calls back on a thread of its own, so the results are passed on afterwards.
+    for each in finished:
+        # An index search always compares; `indices_loaded` does not count cached indexes.
+        access = ReadAccess.INDEX if each.index_comparisons else ReadAccess.SCAN
+        if meter is not None:
+            meter(StorageRead(access, each.bytes_read))
+
+
 def scan_batches(
-    table: LanceDataset, *, columns: Sequence[str], predicate: str | None
+    table: LanceDataset,
+    *,
+    columns: Sequence[str],
+    predicate: str | None,
+    meter: ReadMeter | None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows that match a predicate, in any order, a batch at a time."""
+    finished: list[ScanStatistics] = []
 
     def read(*, is_indexed: bool) -> Iterator[pa.RecordBatch]:
         scanner = table.scanner(
@@ -158,6 +182,7 @@ def scan_batches(
             batch_size=STREAMED_ROWS,
             scan_in_order=False,
             use_scalar_index=is_indexed,
+            scan_stats_callback=None if meter is None else finished.append,
         )
         return iter(scanner.to_reader())
 
@@ -174,6 +199,7 @@ def scan_batches(
     if first is not None:
         yield first
         yield from batches
+    _report(finished, meter)
 
 
 def open_version(folder: TableBranchFolder, version: int) -> LanceDataset:
@@ -251,10 +277,17 @@ def scan_placed(
     columns: Sequence[str],
     predicate: str,
     fragments: list[LanceFragment] | None,
+    meter: ReadMeter | None = None,
 ) -> pa.Table:
     """The rows that match a predicate, with `id`, `_rowid` and `_rowaddr`."""
-    names = list(dict.fromkeys(["id", *columns]))
-    return scan(table, columns=names, predicate=predicate, fragments=fragments, is_placed=True)
+    return scan(
+        table,
+        columns=list(dict.fromkeys(["id", *columns])),
+        predicate=predicate,
+        fragments=fragments,
+        is_placed=True,
+        meter=meter,
+    )
 
 
 def scan_ids(

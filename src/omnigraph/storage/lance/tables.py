@@ -46,7 +46,10 @@ from omnigraph.storage.ports import (
     Layout,
     LayoutStep,
     NewFile,
+    ReadAccess,
+    ReadMeter,
     StagedWrite,
+    StorageRead,
     StoredBlob,
     TableBranchFolder,
     TableDelta,
@@ -73,6 +76,7 @@ class LanceTables:
         self._disk = Durability(Path(root), flush=flush_path) if is_local and is_durable else None
         self._places = RowAddressCache()
         self._workers: Workers | None = None
+        self._meter: ReadMeter | None = None
         self._commits = LanceCommits(self._handles, disk=self._disk)
         self._files = open_objects(
             parse_location(root, storage_options=storage_options), is_durable=is_durable
@@ -82,6 +86,11 @@ class LanceTables:
         parallel = copy(self)
         parallel._workers = workers  # noqa: SLF001  # another of our own
         return parallel
+
+    def metered(self, meter: ReadMeter) -> LanceTables:
+        measured = copy(self)
+        measured._meter = meter  # noqa: SLF001  # another of our own
+        return measured
 
     # Reads
 
@@ -106,8 +115,11 @@ class LanceTables:
         with self._reading(at) as table:
             stored = render_predicate(predicate, table.schema)
             if stored is None or "id" not in columns:
-                return read_rows(scan.scan(table, columns=columns, predicate=stored))
-            rows = scan.scan_placed(table, columns=columns, predicate=stored, fragments=None)
+                found = scan.scan(table, columns=columns, predicate=stored, meter=self._meter)
+                return read_rows(found)
+            rows = scan.scan_placed(
+                table, columns=columns, predicate=stored, fragments=None, meter=self._meter
+            )
             self._places.note(table, at.ref.path, rows)
             return read_rows(rows.select(columns))
 
@@ -116,7 +128,9 @@ class LanceTables:
     ) -> Iterator[pa.RecordBatch]:
         with self._reading(at) as table:
             stored = render_predicate(predicate, table.schema)
-            yield from read_batches(scan.scan_batches(table, columns=columns, predicate=stored))
+            yield from read_batches(
+                scan.scan_batches(table, columns=columns, predicate=stored, meter=self._meter)
+            )
 
     def find_ids(self, at: TableVersion, *, ids: pa.Array) -> pa.Array:
         assert len(ids) <= PROBED_VALUES_MAX, "for more ids a scan is cheaper"
@@ -132,7 +146,7 @@ class LanceTables:
     def take(
         self, at: TableVersion, *, positions: npt.NDArray[np.int64], columns: Sequence[str]
     ) -> pa.Table:
-        with self._reading(at) as table:
+        with self._reading(at) as table, self._measuring(table, ReadAccess.ADDRESS):
             deletions = delta.Deletions(at.ref.path, self._files)
             return read_rows(delta.take(table, positions, columns=columns, deletions=deletions))
 
@@ -175,7 +189,8 @@ class LanceTables:
     ) -> FollowedDelta:
         assert old.ref.path == new.ref.path == base.ref.path, "versions of one table"
         with self._reading(old) as before, self._reading(new) as after, self._reading(base) as own:
-            found = self._find_delta(old.ref.path, before, after, columns)
+            with self._measuring(after, ReadAccess.CHANGES):
+                found = self._find_delta(old.ref.path, before, after, columns)
             positions = delta.find_positions(
                 found.deleted[delta.ADDRESS].to_numpy(),
                 at=before,
@@ -364,6 +379,19 @@ class LanceTables:
             if self._is_deleted(at, table):
                 raise missing_version(name) from error
             raise
+
+    @contextmanager
+    def _measuring(self, table: LanceDataset, access: ReadAccess) -> Iterator[None]:
+        """Report a read for which Lance has no statistics of its own.
+
+        Its bytes include those of other reads of the same version at the same time.
+        """
+        if self._meter is None:
+            yield
+            return
+        before = table.io_stats_snapshot().read_bytes
+        yield
+        self._meter(StorageRead(access, table.io_stats_snapshot().read_bytes - before))
 
     def _is_deleted(self, at: TableVersion, opened: LanceDataset) -> bool:
         if at.ref.branch is not None:
