@@ -178,10 +178,12 @@ class Sources:
     def _open(self, entry: Entry) -> WholeEntities:
         at = entry.at
         delta = self._find_delta(entry) if self._uses_bases else None
-        if delta is not None and delta.base != at:
-            return ChangedEntities(at, base=self._base(delta), delta=delta, tables=self.tables)
-        schema = self.tables.schema(at)
-        return self._base(make_delta(at, size=entry.row_count, schema=schema))
+        if delta is None:
+            schema = self.tables.schema(at)
+            return self._base(make_delta(at, size=entry.row_count, schema=schema))
+        if delta.base == at:
+            return self._base(delta)
+        return ChangedEntities(at, base=self._base(delta), delta=delta, tables=self.tables)
 
     def _find_delta(self, entry: Entry) -> EntityDelta | None:
         at, deltas = entry.at, self.cache.deltas

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.engine.read.budget import Budget, CacheMemory, LruCache, UseCounter
-from omnigraph.engine.read.ordering import hash_texts, order_keys
+from omnigraph.engine.read.ordering import hash_text, hash_texts, order_keys
 from omnigraph.engine.rows.conditions import BoundCondition, evaluate_mask
 from omnigraph.model.limits import CACHED_TYPE_ROWS_MAX, USE_COUNTERS_MAX
 from omnigraph.storage.ports import RowReader, TableVersion
@@ -43,6 +43,9 @@ _ARROW_RANK_ROWS_MAX = 2_048
 _LINEAR_LOOKUPS_MAX = 8
 """Lookups by linear scan of the ids of a version before hashing them pays off."""
 
+_SINGLE_LOOKUPS_MAX = 8
+"""Ids up to which finding them one by one takes less time than finding all of them at once."""
+
 _SMALL_COLUMN_SHARE = 16
 """The share of the cache that one column may take to serve single values."""
 
@@ -66,6 +69,8 @@ class HashedIds:
 
     def find(self, wanted: pa.Array) -> Ordinals:
         """The ordinals of ids; `UNBOUND` where there is no such id."""
+        if len(wanted) <= _SINGLE_LOOKUPS_MAX:
+            return np.array([self._find_one(each) for each in wanted.to_pylist()], np.int64)
         found = np.full(len(wanted), UNBOUND, np.int64)
         hashes = hash_texts(wanted)
         places = np.searchsorted(self._hashes, hashes)
@@ -80,6 +85,18 @@ class HashedIds:
             sought = sought[~marks]
             places[sought] += 1
         return found
+
+    def _find_one(self, id: str | None) -> int:
+        if id is None:
+            return UNBOUND
+        hashed = np.uint64(hash_text(id))
+        place = int(np.searchsorted(self._hashes, hashed))
+        while place < len(self._hashes) and self._hashes[place] == hashed:
+            ordinal = int(self._ordinals[place])
+            if self._ids[ordinal].as_py() == id:
+                return ordinal
+            place += 1
+        return UNBOUND
 
     def _has_hash(self, places: Ordinals, hashes: npt.NDArray[np.uint64]) -> Marks:
         is_place = places < len(self._hashes)

@@ -163,6 +163,18 @@ def hash_texts(texts: pa.Array) -> npt.NDArray[np.uint64]:
     return hashes
 
 
+def hash_text(text: str) -> int:
+    """The number that `hash_texts` has for a text, in a fraction of its time for few texts."""
+    content = text.encode()
+    width = _WORD_BYTES - 1
+    hashed = len(content)
+    for depth in range(0, len(content), width):
+        word = int.from_bytes(content[depth : depth + width].ljust(width, b"\0"), "big")
+        mixed = ((hashed ^ word) * int(_HASH_FACTOR)) % 2**64
+        hashed = mixed ^ (mixed >> int(_HASH_SHIFT))
+    return hashed
+
+
 Keys = npt.NDArray[np.int64]
 
 _SMALLEST = np.iinfo(np.int64).min

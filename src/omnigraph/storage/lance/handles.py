@@ -288,7 +288,7 @@ class DatasetCache:
         if not self.is_local:
             return None
         try:
-            found = (Path(self.uri(ref)) / version_file(version)).stat()
+            found = Path(f"{self.uri(ref)}/{version_file(version)}").stat()
         except OSError:
             return None
         return (found.st_ino, found.st_mtime_ns)
@@ -297,12 +297,12 @@ class DatasetCache:
         # The cost of listing a folder grows with history, and Lance's own commit checks no more
         # than this: the version hint, and whether the next version exists. In doubt the folder is
         # listed.
-        folder = Path(self.uri(ref))
+        folder = self.uri(ref)
         try:
-            hint = json.loads((folder / "_versions/latest_version_hint.json").read_bytes())
+            hint = json.loads(Path(f"{folder}/_versions/latest_version_hint.json").read_bytes())
         except (OSError, ValueError):
             return False
-        next_file = folder / version_file(version + 1)
+        next_file = Path(f"{folder}/{version_file(version + 1)}")
         return hint == {"version": version} and not next_file.exists()
 
     def _continues(self, ref: TableRef, cached: LanceDataset, newest: LanceDataset) -> bool:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from omnigraph.engine.read.budget import CacheMemory, LruCache, UseCounter
 from omnigraph.engine.read.entities import UNBOUND, HashedIds
-from omnigraph.engine.read.ordering import hash_texts
+from omnigraph.engine.read.ordering import hash_text, hash_texts
 from tests.support.processes import race
 
 
@@ -176,6 +176,13 @@ def test_different_ids_with_the_same_hash_are_distinguished() -> None:
     ids = pa.array(["abc", "abc\0\0\0\4", "d"])
     assert len(set(hash_texts(ids).tolist())) == 2
 
-    found = HashedIds(ids).find(pa.array(["d", "abc\0\0\0\4", "abc", "ab"]))
+    few = HashedIds(ids).find(pa.array(["d", "abc\0\0\0\4", "abc", "ab"]))
+    many = HashedIds(ids).find(pa.array(5 * ["d", "abc\0\0\0\4", "abc", "ab"]))
 
-    assert found.tolist() == [2, 1, 0, UNBOUND]
+    assert few.tolist() == [2, 1, 0, UNBOUND]
+    assert many.tolist() == 5 * [2, 1, 0, UNBOUND]
+
+
+@given(st.text())
+def test_one_text_has_the_hash_that_it_has_among_others(text: str) -> None:
+    assert hash_text(text) == hash_texts(pa.array([text, "other"]))[0]
