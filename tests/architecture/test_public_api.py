@@ -45,6 +45,7 @@ def words(text: str) -> frozenset[str]:
 
 CALLS = (
     Call("query", "query", "query", no_option=words("limits")),
+    Call("prepare", None, None),
     Call("explain", "explain", "explain", no_option=words("limits")),
     Call("mutate", "mutate", "mutate"),
     Call(

@@ -112,6 +112,7 @@ def _last_commit(graph: Graph, branch: str) -> str:
 
 CALL_BY_NAME = {
     # Reading
+    "prepare": guarded_call(lambda graph: graph.prepare(NAMES)(), READ_MAIN),
     "query": guarded_call(lambda graph: graph.query(NAMES), READ_MAIN),
     "explain": guarded_call(lambda graph: graph.explain(NAMES), READ_MAIN),
     "entity": guarded_call(lambda graph: graph.entity("Person", "Ann"), READ_MAIN),

@@ -26,6 +26,7 @@ from omnigraph.engine.graph import Graph
 # Types that calls return and take; callers construct none, so `omnigraph` does not export them.
 RESULTS = (
     "omnigraph.engine.results:Result",
+    "omnigraph.engine.prepared:PreparedQuery",
     "omnigraph.engine.results:MutationResult",
     "omnigraph.engine.results:LoadResult",
     "omnigraph.engine.results:MergeResult",

@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, Self, TypeAlias, Unpack
@@ -44,14 +45,19 @@ from omnigraph.model.limits import CLIENT_PIECE_BYTES, TIMEOUT_S
 from omnigraph.model.names import parse_branch_name, parse_key, require_text
 from omnigraph.model.ports import WriteConditions
 from omnigraph.model.runtime import SystemClock, lazy_module
+from omnigraph.model.source import Source
 
 if TYPE_CHECKING:
     from omnigraph.client import transfer
-    from omnigraph.engine import graph_load
+    from omnigraph.compiler import compile
+    from omnigraph.engine import graph_load, prepared
     from omnigraph.engine.graph import Graph
     from omnigraph.engine.ops.load import Progress
     from omnigraph.engine.ops.transaction import Transaction
+    from omnigraph.engine.prepared import PreparedQuery
 else:
+    compile = lazy_module("omnigraph.compiler.compile")
+    prepared = lazy_module("omnigraph.engine.prepared")
     transfer = lazy_module("omnigraph.client.transfer")
     graph_load = lazy_module("omnigraph.engine.graph_load")
 
@@ -170,6 +176,15 @@ class RemoteGraph(RemoteHistory, RemoteRetrieval):
             "POST", ("query",), "query", body=body, text=source, headers={"Accept": transport.ARROW}
         )
         return self._routes.sender.send(request, read_result)
+
+    def prepare(self, source: str, *, name: str | None = None) -> PreparedQuery:
+        """As `Graph.prepare`; the query is compiled here and sent to the server by each call."""
+        require_text(source, subject="source")
+        catalog = compile.compile_schema(Source("<schema>", self.schema_source))
+        ir = compile.compile_read(Source("<query>", source), catalog, name=name).ir
+        return prepared.PreparedQuery(
+            ir.name, ir.parameters, partial(self.query, source, name=ir.name)
+        )
 
     def explain(  # noqa: PLR0913  # the published signature
         self,

@@ -28,9 +28,16 @@ from omnigraph.engine.graph_maintenance import GraphMaintenance
 from omnigraph.engine.maintenance.repair import RelocationReport, relocate
 from omnigraph.engine.ops import query
 from omnigraph.engine.ops.create import create_graph, delete_graph, has_history, is_graph
-from omnigraph.engine.ops.query import QueryCall, analyze_query, explain_query, run_query
+from omnigraph.engine.ops.query import (
+    QueryCall,
+    ReadPath,
+    analyze_query,
+    explain_query,
+    run_query,
+)
 from omnigraph.engine.ops.recorded_responses import make_request
 from omnigraph.engine.ops.transaction import Transaction, transact
+from omnigraph.engine.prepared import PreparedPlan, PreparedQuery
 from omnigraph.engine.read.budget import CallLimits
 from omnigraph.engine.read.plan import Plan
 from omnigraph.engine.results import Blob, ExportReport, LoadResult, MutationResult, Result
@@ -154,12 +161,47 @@ class Graph(GraphHistory, GraphMaintenance):
         call = QueryCall(plan, values, self._open.settings.runtime.now())
         with observer.phase(Phase.RUN), self._open.guard(basis):
             if chosen is Engine.LOCAL:
-                reads = self._open.reads
-                allowance = reads.allowance.within(limits)
-                return run_query(call, basis=basis, path=replace(reads, allowance=allowance))
+                return run_query(call, basis=basis, path=self._read_path(limits))
             part = get_spark_module("query.run", settings=self._open.settings, action="run a query")
             result: Result = part.run_query(call, basis=basis, opened=self._open, spark=spark)
             return result
+
+    def prepare(self, source: str, *, name: str | None = None) -> PreparedQuery:
+        """Compile a read query of a `.gq` text, to be called often with different parameters.
+
+        A call of the prepared query runs it in this process, as `query` does. It is compiled again
+        when the schema changes.
+        """
+        require_text(source, subject="source")
+        prepared = PreparedPlan(source, name=name, compiled=self._open.compiled)
+        basis = self._open.at(None, None, action=Action.READ)
+        ir = prepared.under(basis.accepted_schema).ir
+        return PreparedQuery(ir.name, ir.parameters, partial(self._run_prepared, prepared))
+
+    def _run_prepared(
+        self,
+        prepared: PreparedPlan,
+        params: Mapping[str, object],
+        *,
+        branch: str | None,
+        commit: str | None,
+        limits: CallLimits | None,
+    ) -> Result:
+        observer = self._open.settings.observer
+        with observer.phase(Phase.PIN):
+            basis = self._open.at(branch, commit, action=Action.READ)
+        with observer.phase(Phase.COMPILE):
+            plan = prepared.under(basis.accepted_schema)
+            values = convert_parameters(plan.ir.parameters, params, numbers=NumberReading.EXACT)
+        call = QueryCall(plan, values, self._open.settings.runtime.now())
+        with observer.phase(Phase.RUN), self._open.guard(basis):
+            return run_query(call, basis=basis, path=self._read_path(limits))
+
+    def _read_path(self, limits: CallLimits | None) -> ReadPath:
+        reads = self._open.reads
+        if limits is None:
+            return reads
+        return replace(reads, allowance=reads.allowance.within(limits))
 
     def explain(
         self,
@@ -212,10 +254,8 @@ class Graph(GraphHistory, GraphMaintenance):
     ) -> str:
         values = convert_parameters(plan.ir.parameters, params, numbers=NumberReading.EXACT)
         call = QueryCall(plan, values, self._open.settings.runtime.now())
-        reads = self._open.reads
-        path = replace(reads, allowance=reads.allowance.within(limits))
         with self._open.settings.observer.phase(Phase.RUN), self._open.guard(basis):
-            return analyze_query(call, basis=basis, path=path)
+            return analyze_query(call, basis=basis, path=self._read_path(limits))
 
     def mutate(
         self,

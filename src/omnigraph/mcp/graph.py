@@ -43,6 +43,7 @@ from omnigraph.model.source import Source
 
 if TYPE_CHECKING:
     from omnigraph.engine.graph import Graph
+    from omnigraph.engine.prepared import PreparedQuery
     from omnigraph.engine.read.budget import CallLimits
     from omnigraph.engine.state.history import Commit
 
@@ -138,17 +139,17 @@ class StoredCalls(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FileQueries:
-    """Stored queries that were read from files, run on a graph."""
+    """Stored queries that were read from files, run on a graph; `reads` are the reads."""
 
     graph: AnyGraph
     by_name: Mapping[str, StoredQuery]
+    reads: Mapping[str, PreparedQuery]
 
     def catalog(self) -> Sequence[StoredQueryOutput]:
         return [stored_query_output(each) for each in self.by_name.values()]
 
     def read(self, name: str, params: Params, place: Place) -> Result:
-        text = self.by_name[name].source.text
-        return self.graph.query(text, params, name=name, branch=place.branch, commit=place.commit)
+        return self.reads[name](params, branch=place.branch, commit=place.commit)
 
     def change(self, name: str, params: Params, branch: BranchName) -> MutationResult:
         return self.graph.mutate(self.by_name[name].source.text, params, name=name, branch=branch)
@@ -220,7 +221,12 @@ def serve_graph(graph: Graph, queries: str | None, *, is_ad_hoc: bool, allows_ma
     if queries is not None:
         catalog = compile_schema(Source("<schema>", graph.schema_source))
         by_name = read_stored_queries(Path(queries), catalog=catalog)
-    opened = LocalToolGraph(graph, FileQueries(graph, by_name), is_ad_hoc=is_ad_hoc)
+    reads = {
+        name: graph.prepare(each.source.text, name=name)
+        for name, each in by_name.items()
+        if not each.is_mutation
+    }
+    opened = LocalToolGraph(graph, FileQueries(graph, by_name, reads), is_ad_hoc=is_ad_hoc)
     _serve(opened, actor=graph.actor, allows_main=allows_main)
 
 

@@ -113,6 +113,16 @@ REFUSED: dict[str, tuple[type[GraphError], Call]] = {
         InvalidValueError,
         lambda g: g.mutate("query q($text: String?) { insert Note { text: $text } }"),
     ),
+    "a prepared mutation": (CompileError, lambda g: g.prepare(ADD_THING)),
+    "a prepared query of no name": (NotFoundError, lambda g: g.prepare(NAMES, name="other")),
+    "a prepared query without its parameter": (
+        InvalidValueError,
+        lambda g: g.prepare(FIND_THING)(),
+    ),
+    "a prepared query with a parameter too many": (
+        InvalidValueError,
+        lambda g: g.prepare(FIND_THING)(name="a", nme="b"),
+    ),
     # Places
     "a branch that is not there": (NotFoundError, lambda g: g.query(NAMES, branch="nope")),
     "a commit that is not there": (NotFoundError, lambda g: g.query(NAMES, commit=MISSING)),

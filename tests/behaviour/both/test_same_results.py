@@ -151,6 +151,10 @@ QUESTIONS: dict[str, Question] = {
     "a tag": lambda g: rows_of(g.query(FIND_THING, {"name": "a"}, commit="start")),
     "a commit": lambda g: rows_of(g.query(NAMES, commit=g.commits("side")[-1].id)),
     "an explanation": lambda g: g.explain(FIND_THING),
+    "a prepared query": lambda g: rows_of(g.prepare(FIND_THING)(name="a")),
+    "a prepared query elsewhere": lambda g: rows_of(g.prepare(NAMES)(branch="side")),
+    "a prepared query of the past": lambda g: rows_of(g.prepare(NAMES)(commit="start")),
+    "the parameters of a prepared query": lambda g: g.prepare(FIND_THING).parameters,
     "an analyzed plan": lambda g: re.sub(
         r"[\d,.]+ ms.*", "", g.explain(FIND_THING, {"name": "a"}, analyze=True)
     ),

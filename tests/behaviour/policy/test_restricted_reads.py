@@ -293,6 +293,14 @@ def test_an_explanation_counts_visible_rows(tmp_path: Path) -> None:
     assert "of 2 nodes" in steps
 
 
+def test_a_prepared_query_reads_visible_rows(tmp_path: Path) -> None:
+    graph = team_graph(tmp_path)
+    text = "query q() { match { $p: Person } return { count(*) as n } }"
+    everyone, restricted = graph.prepare(text), see_as_reader(graph, RED).prepare(text)
+
+    assert (everyone().rows, restricted().rows) == ([{"n": 4}], [{"n": 2}])
+
+
 def test_an_analyzed_plan_shows_visible_rows_and_no_reads(tmp_path: Path) -> None:
     restricted = see_as_reader(team_graph(tmp_path), RED)
     text = "query q() { match { $p: Person $p $w:knows $q } return { $p.name, $q.name } }"
@@ -343,8 +351,8 @@ def test_a_filter_that_cannot_be_applied_hides_all_rows(types: TypeViews, tmp_pa
 def test_every_call_of_a_graph_is_restricted_or_refused_or_returns_no_row() -> None:
     restricted = {
         "algorithms", "changes", "diff", "entity", "explain", "export", "export_batches",
-        "export_files", "query", "read_blob", "replay", "retrieve", "retrieve_by", "schema_source",
-        "snapshot", "tables", "transaction",
+        "export_files", "prepare", "query", "read_blob", "replay", "retrieve", "retrieve_by",
+        "schema_source", "snapshot", "tables", "transaction",
     }  # fmt: skip
     refused = {
         "apply_schema", "bulk", "cherry_pick", "doctor", "embed", "ensure_indices", "load", "merge",
