@@ -1,6 +1,8 @@
 """Errors have one shape, with a request id, and reveal nothing hidden."""
 
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -129,3 +131,23 @@ def test_a_graph_that_is_broken_is_a_500_whose_trace_is_in_the_log_only(
         assert str(folder) not in response.text
         lines = [each for each in server.log_lines() if each.get("request_id") == "broken-1"]
         assert any(each["level"] == "error" and "trace" in each for each in lines)
+
+
+def test_a_graph_that_is_deleted_while_it_is_served_is_reported_without_its_location(
+    tmp_path: Path,
+) -> None:
+    with (
+        running_server(tmp_path, "--unauthenticated") as server,
+        server.client(token=None) as client,
+    ):
+        shutil.rmtree(server.store)
+
+        responses = [
+            client.post("/graphs/default/mutate", json={"query": INSERT, "params": {"n": "Eve"}}),
+            client.post("/graphs/default/query", json={"query": FIND_PERSON, "name": "all_people"}),
+            client.get("/graphs/default/commits"),
+            client.post("/admin/reload"),
+        ]
+
+    assert [each.status_code for each in responses[:3]] == [500, 500, 500]
+    assert not [each.text for each in responses if str(tmp_path) in each.text]

@@ -243,6 +243,9 @@ def http_error_response(error: HttpError) -> Response:
 
 def graph_error_response(error: GraphError) -> Response:
     """The response for an engine error."""
+    if isinstance(error, NotFoundError) and error.kind == "graph":
+        # The graph is served, and the error names the location of its storage.
+        error = CorruptError(subject="the graph", problem="its files are missing")
     status, headers = STATUS_BY_CODE[code_of(error)], {}
     message = str(error)
     match error:

@@ -118,6 +118,7 @@ def test_a_message_about_three_conflicts_names_all() -> None:
         (UnavailableError(action=f"read {PATH}", reason=PATH), 500, "unavailable"),
         (BusyError(action=PATH, holder=PATH, waited_s=1), 429, "too_many_requests"),
         (CorruptError(subject=PATH, problem=PATH), 500, "internal"),
+        (NotFoundError(kind="graph", name=PATH, advice=""), 500, "internal"),
     ],
 )
 def test_a_response_has_a_status_and_a_code_and_no_path(
