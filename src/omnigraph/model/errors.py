@@ -155,6 +155,18 @@ class GraphError(Exception):
         if cls.__module__ == __name__:
             cls.__module__ = _PUBLIC_MODULE
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # By default an exception is pickled as a call with its message, but fields are keywords.
+        return _restore, (type(self), self.args, vars(self))
+
+
+def _restore(
+    kind: type[GraphError], arguments: tuple[object, ...], fields: Mapping[str, object]
+) -> GraphError:
+    error = kind.__new__(kind, *arguments)
+    vars(error).update(fields)
+    return error
+
 
 class RequestError(GraphError):
     """The request cannot be executed as it is; the graph is unchanged."""

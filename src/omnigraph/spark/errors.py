@@ -88,8 +88,7 @@ def carried_errors() -> Iterator[None]:
         yield
     except GraphError as error:
         # Spark transfers only the text of an exception.
-        written = pickle.dumps((type(error), error.args, vars(error)))
-        raise RuntimeError(f"omnigraph-error:{b64encode(written).decode()}") from error
+        raise RuntimeError(f"omnigraph-error:{b64encode(pickle.dumps(error)).decode()}") from error
 
 
 def explain(text: str) -> str:
@@ -116,8 +115,6 @@ def _find_carried(text: str) -> GraphError | None:
     found = _CARRIED.search(text)
     if found is None:
         return None
-    kind, arguments, fields = pickle.loads(b64decode(found[1]))
-    error = kind.__new__(kind, *arguments)
+    error = pickle.loads(b64decode(found[1]))
     assert isinstance(error, GraphError), "nothing else is carried"
-    vars(error).update(fields)
     return error

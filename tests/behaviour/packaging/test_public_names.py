@@ -14,6 +14,7 @@ from py4j.protocol import Py4JError
 import omnigraph
 from omnigraph.model import errors
 from omnigraph.model.errors import GraphError
+from omnigraph.model.source import Source
 from omnigraph.spark.errors import carried_errors, spark_errors
 
 ERRORS = [
@@ -45,6 +46,23 @@ def test_an_error_class_prints_and_pickles_under_the_module_that_callers_import(
     assert repr(kind) == f"<class 'omnigraph.errors.{kind.__name__}'>"
     assert pickle.loads(pickle.dumps(kind)) is kind
     assert getattr(omnigraph.errors, kind.__name__) is kind
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.NotFoundError(kind="branch", name="draft", advice=""),
+        errors.RequestError("not like this"),
+        errors.CompileError(diagnostics=[], source=Source("<query>", "query q()")),
+        errors.BusyError(action="write", holder="pid 7", waited_s=1.0),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_passes_from_one_process_to_another(error: GraphError) -> None:
+    received = pickle.loads(pickle.dumps(error))
+
+    assert type(received) is type(error)
+    assert (str(received), vars(received)) == (str(error), vars(error))
 
 
 def test_an_uncaught_error_is_printed_under_the_module_that_callers_import(tmp_path: Path) -> None:
