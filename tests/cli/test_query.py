@@ -10,6 +10,7 @@ from pyarrow import parquet
 
 import omnigraph
 from omnigraph.cli.output import measure
+from tests.support.clusters import applied_cluster, knowledge_cluster
 from tests.support.commands import invoke_command, run_command
 from tests.support.graphs import build_graph, node
 from tests.support.shells import on_a_terminal
@@ -248,6 +249,27 @@ def test_a_home_folder_is_meant_by_a_tilde_in_every_file_that_is_named(
 
     assert ended.code == 0, ended.err
     assert (tmp_path / "found.csv").read_text(encoding="utf-8").startswith("p.name")
+
+
+def test_a_home_folder_is_meant_by_a_tilde_in_every_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    store_people(tmp_path / "made")
+    applied_cluster(knowledge_cluster(tmp_path / "cluster"))
+    (tmp_path / "rows.jsonl").write_text('{"type":"Person","data":{"name":"Zoe"}}\n')
+    store = ("--store", "~/made/graph")
+
+    ended = [
+        invoke_command("load", "~/made/graph", "--data", "~/rows.jsonl", "--mode", "append"),
+        invoke_command("log", "~/made/graph", "--svg", "~/log.svg"),
+        invoke_command("queries", "list", "--cluster", "~/cluster"),
+        invoke_command("export", *store, "--out", "~/exported"),
+    ]
+
+    assert [each.code for each in ended] == [0] * len(ended), [each.err for each in ended]
+    assert (tmp_path / "log.svg").is_file()
+    assert (tmp_path / "exported" / "Person.ndjson").is_file()
 
 
 @pytest.mark.parametrize("command", ["query", "mutate"])

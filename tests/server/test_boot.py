@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from tests.support.graphs import social_graph
-from tests.support.servers import refused_server, running_server
+from tests.support.servers import refused_server, running_server, serving
 
 TOKENS = {"OMNIGRAPH_SERVER_BEARER_TOKENS_JSON": '{"ann": "one"}'}
 POLICY = """
@@ -152,6 +152,29 @@ def test_an_invalid_bound_logs_a_warning_and_the_default_applies(tmp_path: Path)
         assert warned["level"] == "warning"
         assert "OMNIGRAPH_PER_ACTOR_INFLIGHT_MAX" in str(warned["problem"])
         assert "16" in str(warned["problem"])
+
+
+def test_a_tilde_in_a_path_is_the_home_folder(tmp_path: Path) -> None:
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    (tmp_path / "server.yaml").write_text(POLICY.replace("[read]", "[graph_list]"))
+    (tmp_path / "all.gq").write_text("query all() { match { $p: Person } return { $p.name } }")
+    (tmp_path / "tokens.json").write_text('{"ann": "one"}')
+    (tmp_path / "tokens.json").chmod(0o600)
+    social_graph(tmp_path / "graph").close()
+    environment = {
+        "HOME": str(tmp_path),
+        "OMNIGRAPH_SERVER_BEARER_TOKENS_FILE": "~/tokens.json",
+    }
+
+    with serving(
+        tmp_path,
+        *("--store", "~/graph", "--policy", "~/policy.yaml"),
+        *("--server-policy", "~/server.yaml", "--queries", "~/all.gq"),
+        environment=environment,
+    ) as server:
+        listed = server.request("GET", "/graphs/default/queries", token="one")
+
+    assert [each["name"] for each in listed.json()["queries"]] == ["all"]
 
 
 def test_listing_graphs_is_subject_to_the_servers_policy(tmp_path: Path) -> None:

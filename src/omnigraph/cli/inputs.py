@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import wraps
-from pathlib import Path
 from shlex import quote
 
 import click
@@ -23,6 +22,7 @@ from omnigraph.cli.targets import ServedTarget, StoreTarget, Target
 from omnigraph.compiler.parser import decode_source
 from omnigraph.model.errors import CompileError, reading
 from omnigraph.model.source import Source
+from omnigraph.storage.environment import expand_home
 
 STANDARD_INPUT = "-"
 STANDARD_OUTPUT = "-"
@@ -51,15 +51,6 @@ def read_bytes(path: str) -> bytes:
         return sys.stdin.buffer.read()
     with reading(path):
         return expand_home(path).read_bytes()
-
-
-def expand_home(path: str) -> Path:
-    """A path with `~` expanded, which shells do not do in `--flag=~/file`."""
-    try:
-        return Path(path).expanduser()
-    except RuntimeError:
-        # There is no user of that name, so it is the name of a file.
-        return Path(path)
 
 
 def _name_of(path: str) -> str:

@@ -48,7 +48,7 @@ from omnigraph.cluster.resources import StoppedError
 from omnigraph.model.errors import GraphError
 from omnigraph.model.runtime import lazy_module
 from omnigraph.model.source import Severity
-from omnigraph.storage.environment import make_storage_options
+from omnigraph.storage.environment import expand_home, make_storage_options
 
 if TYPE_CHECKING:
     from omnigraph.client.remote import AnyGraph, RemoteGraph, ServedGraph
@@ -87,7 +87,7 @@ def open_applied(root: str, environment: Mapping[str, str]) -> context.Cluster:
         raise CommandError(
             f"'{root}' is a server; name a cluster by its folder or by the uri of its storage"
         )
-    if "://" not in root and not Path(root).is_dir():
+    if "://" not in root and not expand_home(root).is_dir():
         raise CommandError(
             f"there is no cluster '{root}': --cluster takes a folder with cluster.yaml, the uri of "
             "a cluster's storage, or a name under `clusters:` in the configuration"

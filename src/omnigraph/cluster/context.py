@@ -28,6 +28,7 @@ from omnigraph.model.errors import CorruptError, GraphError, UnavailableError
 from omnigraph.model.names import MAIN
 from omnigraph.model.runtime import Runtime, SystemRuntime
 from omnigraph.model.source import Source
+from omnigraph.storage.environment import expand_home
 from omnigraph.storage.locations import Location, parse_location
 from omnigraph.storage.objects import open_objects
 from omnigraph.storage.ports import ObjectStore, Stores
@@ -242,7 +243,7 @@ def open_cluster(place: str, context: ClusterContext) -> Cluster:
     The location is the URI or folder of the storage, or a folder with a configuration. Raises
     `StoppedError`, with all findings, if the configuration of the folder cannot be used.
     """
-    folder = Path(place)
+    folder = expand_home(place)
     if "://" in place or ((folder / STATE_PATH).is_file() and not (folder / CONFIG_FILE).is_file()):
         return open_root(place, context, code="storage_root_invalid")
     findings = Findings()

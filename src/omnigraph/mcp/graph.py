@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import anyio
@@ -40,6 +39,7 @@ from omnigraph.mcp.tools import Toolbox
 from omnigraph.model.limits import COMMITS_MAX, ROWS_BYTES_MAX, ROWS_MAX
 from omnigraph.model.names import MAIN, BranchName
 from omnigraph.model.source import Source
+from omnigraph.storage.environment import expand_home
 
 if TYPE_CHECKING:
     from omnigraph.engine.graph import Graph
@@ -220,7 +220,7 @@ def serve_graph(graph: Graph, queries: str | None, *, is_ad_hoc: bool, allows_ma
     by_name: Mapping[str, StoredQuery] = {}
     if queries is not None:
         catalog = compile_schema(Source("<schema>", graph.schema_source))
-        by_name = read_stored_queries(Path(queries), catalog=catalog)
+        by_name = read_stored_queries(expand_home(queries), catalog=catalog)
     reads = {
         name: graph.prepare(each.source.text, name=name)
         for name, each in by_name.items()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from omnigraph.drawing.history import History, draw_svg, make_history, plain_text
 from omnigraph.model.limits import PICTURE_COMMITS_MAX
+from omnigraph.storage.environment import expand_home
 
 if TYPE_CHECKING:
     from omnigraph.client.remote import AnyGraph
@@ -22,7 +22,7 @@ class HistoryPicture:
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the picture to an SVG file."""
-        Path(path).write_text(draw_svg(self._history), encoding="utf-8")
+        expand_home(path).write_text(draw_svg(self._history), encoding="utf-8")
 
     def __repr__(self) -> str:
         return plain_text(self._history).rstrip("\n")

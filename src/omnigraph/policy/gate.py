@@ -11,7 +11,6 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from types import MappingProxyType
 
 from omnigraph.model.errors import InvalidValueError, PolicyDeniedError
@@ -19,6 +18,7 @@ from omnigraph.model.limits import CACHED_DECISIONS_MAX
 from omnigraph.model.ports import Access, Action, TypeView, View
 from omnigraph.policy.bundle import Bundle, BundleKind, TypeLimit, actions_of, read_bundle
 from omnigraph.policy.cedar import CEDAR_SUFFIX, Evaluator, Policies, compile_bundle, read_cedar
+from omnigraph.storage.environment import expand_home
 
 _LOG = logging.getLogger(__name__)
 
@@ -143,7 +143,7 @@ def open_gate(
                 problem=f"it is the bundle of a {source.kind}; the bundle of a {kind} is required",
             )
         return PolicyGate(compile_bundle(source), graph_id=graph_id)
-    path = Path(source)
+    path = expand_home(source)
     if path.suffix == CEDAR_SUFFIX:
         return PolicyGate(read_cedar(path, kind=kind), graph_id=graph_id)
     bundle = read_bundle(path, kind=kind)

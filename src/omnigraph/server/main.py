@@ -69,6 +69,7 @@ from omnigraph.server.telemetry import (
     open_log,
     parse_level,
 )
+from omnigraph.storage.environment import expand_home
 
 _BACKLOG = 2048
 _TOO_LONG = (
@@ -417,7 +418,7 @@ def _new_id() -> str:
 def _read_tokens(environment: Mapping[str, str], log: Log) -> Tokens:
     path = environment.get(TOKENS_FILE, "").strip()
     try:
-        text = _read_secret(Path(path)) if path else None
+        text = _read_secret(expand_home(path)) if path else None
     except (OSError, UnicodeDecodeError) as error:
         raise StartupError(f"{TOKENS_FILE} cannot be read: {error}") from error
     tokens, source = find_tokens(environment, file_text=text)

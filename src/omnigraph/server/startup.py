@@ -37,7 +37,7 @@ from omnigraph.policy.bundle import BundleKind, parse_bundle
 from omnigraph.policy.gate import DefaultDenyGate, PolicyGate, open_gate
 from omnigraph.server.settings import Mode, StartupError, decide_mode
 from omnigraph.server.telemetry import Log
-from omnigraph.storage.environment import make_storage_options
+from omnigraph.storage.environment import expand_home, make_storage_options
 
 AnyGate = PolicyGate | DefaultDenyGate
 """The gate that decides what an actor may do, and names the rule that applied."""
@@ -238,7 +238,7 @@ def plan_store(
         origin=origin,
         settings=lambda: make_settings(DEFAULT_ID, store.uri, {}),
         gate=lambda: gate,
-        queries=None if store.queries is None else _reader_of(Path(store.queries)),
+        queries=None if store.queries is None else _reader_of(expand_home(store.queries)),
         is_managed=False,
     )
     return Plan(None, mode, (source,), (), server_gate)

@@ -1,15 +1,17 @@
-"""S3 settings of the environment, as storage options.
+"""What the environment adds to locations: S3 settings, as storage options, and home folders.
 
 Lance and obstore read credentials, the region and other settings from the environment themselves.
 This module adds what they omit: an S3 endpoint takes precedence over a general one, an `http://`
 endpoint is used without TLS, and buckets are addressed in the path if requested. The options
-contain no secret, so they may be sent to executors. The environment is an argument and is not read
+contain no secret, so they may be sent to executors. The variables are an argument and are not read
 here.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from pathlib import Path
 
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _YES = frozenset({"1", "true", "yes", "on"})
@@ -18,6 +20,15 @@ _YES = frozenset({"1", "true", "yes", "on"})
 _ENDPOINT_NAMES = frozenset({"endpoint", "endpoint_url", "endpoint_url_s3"})
 _HTTP_NAME = "allow_http"
 _HOSTED_NAME = "virtual_hosted_style_request"
+
+
+def expand_home(path: str | os.PathLike[str]) -> Path:
+    """A path with `~` expanded, which shells do not do in `--flag=~/file`."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        # There is no user of that name, so it is the name of a file.
+        return Path(path)
 
 
 def make_storage_options(

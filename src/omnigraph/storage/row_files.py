@@ -30,6 +30,7 @@ from omnigraph.model.errors import (
 )
 from omnigraph.model.limits import PROPERTY_BYTES_MAX, ROW_GROUP_BYTES
 from omnigraph.model.types import PropertyType, Scalar, Vector
+from omnigraph.storage.environment import expand_home
 from omnigraph.storage.fsync import flush_path
 
 Item = TypeVar("Item")
@@ -109,15 +110,7 @@ def parse_target(given: str | os.PathLike[str]) -> Path:
             value=text,
             problem="files are written to local disks only; write there and copy",
         )
-    return _expand_home(Path(text if uri is None else unquote(uri.path))).resolve()
-
-
-def _expand_home(path: Path) -> Path:
-    try:
-        return path.expanduser()
-    except RuntimeError:
-        # There is no such user, so it is a file name.
-        return path
+    return expand_home(text if uri is None else unquote(uri.path)).resolve()
 
 
 @contextmanager

@@ -31,6 +31,19 @@ LINES = (
 ROWS = [{"id": "Ann", "name": "Ann", "age": 34}, {"id": "Bob", "name": "Bob", "age": None}]
 
 
+@pytest.mark.parametrize(
+    "given", ["~/people.jsonl", "~/*.jsonl", CsvFile("~/people.csv"), Path("~/people.jsonl")]
+)
+def test_a_tilde_in_the_path_of_an_input_is_the_home_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: object
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "people.jsonl").write_bytes(LINES)
+    csv.write_csv(PEOPLE, tmp_path / "people.csv")
+
+    assert people_of({"Person": given} if isinstance(given, CsvFile) else given) == ROWS
+
+
 def people_of(given: object) -> list[object]:
     """The people that are received."""
     return [*rows_of(receive_all(given, schema=SOCIAL), "node:Person")]

@@ -53,6 +53,18 @@ def test_a_graph_is_opened_with_the_file_of_a_bundle(tmp_path: Path) -> None:
         policed.mutate(ADD_BEN)
 
 
+def test_a_tilde_in_the_path_of_a_policy_is_the_home_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    graph = _graph(tmp_path)
+    _write(tmp_path, "team.yaml", TEAM)
+
+    policed = omnigraph.open(root_of(graph), actor="bruno", policy="~/team.yaml")
+
+    assert policed.head() == graph.head()
+
+
 def test_a_graph_is_opened_with_a_bundle(tmp_path: Path) -> None:
     graph = _graph(tmp_path)
 

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 import click
 
 from omnigraph.cli.command import command
-from omnigraph.cli.inputs import expand_home
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import JSON_OPTION
 from omnigraph.cli.output import (
@@ -34,7 +33,7 @@ from omnigraph.cluster.resources import Finding, Findings
 from omnigraph.cluster.state import ResourceStatus, Status
 from omnigraph.model.runtime import lazy_module
 from omnigraph.model.source import Severity
-from omnigraph.storage.environment import make_storage_options
+from omnigraph.storage.environment import expand_home, make_storage_options
 
 if TYPE_CHECKING:
     from omnigraph.cluster import apply as applying

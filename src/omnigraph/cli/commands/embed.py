@@ -8,7 +8,7 @@ from contextlib import nullcontext
 import click
 
 from omnigraph.cli.command import command
-from omnigraph.cli.inputs import STANDARD_INPUT, STANDARD_OUTPUT, expand_home
+from omnigraph.cli.inputs import STANDARD_INPUT, STANDARD_OUTPUT
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import JSON_OPTION
 from omnigraph.cli.output import print_note, print_pieces, progress
@@ -25,6 +25,7 @@ from omnigraph.embed.files import (
     read_spec,
 )
 from omnigraph.embed.providers import find_embedder
+from omnigraph.storage.environment import expand_home
 
 
 @command(JSON_OPTION)

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import chain, count, islice
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -46,6 +45,7 @@ from omnigraph.http.encode import commit_changes_output, commit_output, diff_out
 from omnigraph.http.responses import CommitList
 from omnigraph.model.errors import FeedGapError, NotFoundError
 from omnigraph.model.limits import CHANGES_PER_PAGE_MAX
+from omnigraph.storage.environment import expand_home
 
 if TYPE_CHECKING:
     from omnigraph.engine.changes import ChangePage, ChangeSet, CommitChanges
@@ -86,7 +86,7 @@ def log(
         print_line(draw_svg(history))
         return
     if picture is not None:
-        Path(picture).write_text(draw_svg(history), encoding="utf-8")
+        expand_home(picture).write_text(draw_svg(history), encoding="utf-8")
         return
     commits = [
         {

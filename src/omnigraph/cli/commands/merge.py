@@ -17,7 +17,7 @@ import yaml
 
 from omnigraph.cli.advice import write_command, write_options
 from omnigraph.cli.command import command
-from omnigraph.cli.inputs import STANDARD_OUTPUT, expand_home, read_source
+from omnigraph.cli.inputs import STANDARD_OUTPUT, read_source
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import (
     BRANCH_OPTION,
@@ -48,6 +48,7 @@ from omnigraph.http.encode import conflict_output, merge_output, replay_output
 from omnigraph.http.problems import error_body
 from omnigraph.model.errors import Conflict, InvalidValueError, MergeConflictError, plural
 from omnigraph.model.ports import WriteConditions
+from omnigraph.storage.environment import expand_home
 
 if TYPE_CHECKING:
     from omnigraph.client.remote import AnyGraph

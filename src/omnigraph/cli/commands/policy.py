@@ -17,7 +17,7 @@ import click
 
 from omnigraph.cli.advice import write_command, write_options
 from omnigraph.cli.command import command
-from omnigraph.cli.inputs import expand_home, read_bytes
+from omnigraph.cli.inputs import read_bytes
 from omnigraph.cli.invocation import Invocation, open_applied, translate_findings
 from omnigraph.cli.output import CommandError, print_line, print_note, show_count
 from omnigraph.cli.targets import ClusterScope
@@ -31,6 +31,7 @@ from omnigraph.policy import checking
 from omnigraph.policy.bundle import BundleKind, parse_bundle, read_bundle
 from omnigraph.policy.cedar import CEDAR_SUFFIX
 from omnigraph.policy.gate import PolicyGate, open_gate
+from omnigraph.storage.environment import expand_home
 
 if TYPE_CHECKING:
     from omnigraph.cluster import catalog

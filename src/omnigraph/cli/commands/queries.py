@@ -18,7 +18,7 @@ import click
 
 from omnigraph.cli import codegen as generating
 from omnigraph.cli.command import command
-from omnigraph.cli.inputs import STANDARD_OUTPUT, expand_home, read_source
+from omnigraph.cli.inputs import STANDARD_OUTPUT, read_source
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import JSON_OPTION, URI_ARGUMENT
 from omnigraph.cli.output import CommandError, print_note, print_pieces
@@ -32,6 +32,7 @@ from omnigraph.model.catalog import Catalog
 from omnigraph.model.errors import NotFoundError, plural
 from omnigraph.model.runtime import lazy_module
 from omnigraph.model.source import Severity, Source
+from omnigraph.storage.environment import expand_home
 
 if TYPE_CHECKING:
     from omnigraph.cli import cluster_queries

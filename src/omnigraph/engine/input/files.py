@@ -32,6 +32,7 @@ from omnigraph.model.limits import (
     RECORD_BYTES_MAX,
     REMOTE_BUFFER_BYTES,
 )
+from omnigraph.storage.environment import expand_home
 from omnigraph.storage.external_files import Entry, EntryKind, ExternalFiles, is_remote
 
 _NAME_CHARACTERS_SHOWN = 200
@@ -42,7 +43,7 @@ def parse_path(given: str | os.PathLike[str]) -> str:
     """The local path or S3 URI that a path or URI names; raises `InvalidValueError` for others."""
     text = os.fsdecode(given)
     if "://" not in text or _is_content(text):
-        return str(Path(text))
+        return str(expand_home(text))
     scheme, _, rest = text.partition("://")
     if scheme.lower() == "s3":
         if not rest.partition("/")[0]:
