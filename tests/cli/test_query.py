@@ -272,8 +272,16 @@ def test_a_home_folder_is_meant_by_a_tilde_in_every_command(
     assert (tmp_path / "exported" / "Person.ndjson").is_file()
 
 
-@pytest.mark.parametrize("command", ["query", "mutate"])
-@pytest.mark.parametrize("options", [(), ("-e", ALL)], ids=["alone", "beside a text"])
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        ("query", ()),
+        ("query", ("-e", ALL)),
+        ("mutate", ()),
+        ("mutate", ("-e", ALL)),
+        ("explain", ("-e", ALL)),
+    ],
+)
 def test_a_graph_in_the_place_of_a_query_name_gets_advice(
     store: Path, command: str, options: tuple[str, ...]
 ) -> None:

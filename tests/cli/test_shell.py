@@ -42,7 +42,7 @@ def test_an_interactive_session_reads_writes_and_exits(tmp_path: Path) -> None:
 
     with shell_on(tmp_path / "g", tmp_path / "home") as shell:
         shell.type(f"match {{ $p: Person }}{ENTER}return {{ $p.name }} limit 1{ENTER}{ENTER}")
-        shell.wait_for(r"1 rows? from branch main.*p\.name.*Alice.*main>")
+        shell.wait_for(r"1 row from branch main.*p\.name.*Alice.*main>")
         shell.type(f"{ADD};{ENTER}")
         (commit_id,) = shell.wait_for(r"changed on main; commit ([0-9A-Z]{26}).*main>")
         shell.type(CTRL_D)

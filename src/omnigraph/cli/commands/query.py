@@ -199,7 +199,9 @@ def explain(
     """Show the plan of a query, step by step; nothing is run without --analyze."""
     if query.text is None:
         raise click.UsageError("pass the text of the query with -e or --query FILE")
-    with query.attach_path(), invocation.open(invocation.target(), read_only=True) as graph:
+    with inputs.hinting_at_store(query.name):
+        target = invocation.target()
+    with query.attach_path(), invocation.open(target, read_only=True) as graph:
         plan = graph.explain(
             query.text,
             query.params,
