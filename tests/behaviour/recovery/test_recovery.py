@@ -125,7 +125,7 @@ def load_eve(graph: Graph) -> object:
     return graph.load(ndjson(node("Person", name="Eve")), mode="merge")
 
 
-def merge_eve(graph: Graph) -> object:
+def merge_side(graph: Graph) -> object:
     return graph.merge("side", into="main")
 
 
@@ -141,7 +141,7 @@ def add_nickname(graph: Graph) -> object:
         (lambda graph: graph.mutate(EVE), BEFORE_PUBLISH, "Mutation", False),
         (load_eve, BEFORE_PUBLISH, "Load", False),
         (add_nickname, Failpoint.SCHEMA_APPLY_AFTER_STAGING_WRITE, "SchemaApply", False),
-        (merge_eve, MERGED_BEFORE_PUBLISH, "BranchMerge", True),
+        (merge_side, MERGED_BEFORE_PUBLISH, "BranchMerge", True),
     ],
     ids=["mutation", "load", "schema-apply", "merge"],
 )
@@ -179,6 +179,37 @@ def test_every_kind_of_write_is_recovered_by_the_next_write_of_the_same_process(
         assert "Eve" in rows(graph, "Person")
     assert (commits[-2].merged_parent_id is not None) == is_on_side
     require_recovered(graph, tmp_path)
+
+
+def mutate_frank(graph: Graph) -> object:
+    return graph.mutate(FRANK)
+
+
+def load_frank(graph: Graph) -> object:
+    return graph.load(ndjson(node("Person", name="Frank")), mode="append")
+
+
+@pytest.mark.parametrize("operate", [mutate_frank, load_frank, add_nickname, merge_side])
+def test_every_kind_of_write_first_recovers_what_died_in_the_same_process(
+    tmp_path: Path, operate: Callable[[Graph], object]
+) -> None:
+    with social_graph(tmp_path) as graph:
+        graph.create_branch("side")
+        graph.mutate(FRANK, branch="side")
+    died = stop(tmp_path, EVE_AT_INITECH)
+
+    operate(died.graph)
+
+    (recovery,) = died.graph.recoveries()
+    assert (recovery.kind, recovery.writer_kind) == ("RolledForward", "Mutation")
+    commits = died.graph.commits()
+    assert [each.id for each in commits[-2:]] == [recovery.commit_id, died.graph.head()]
+    people = rows(died.graph, "Person")
+    assert {*died.before["Person"], "Eve"} == people.keys() - {"Frank"}
+    assert ("Frank" in people) is (operate is not add_nickname)
+    assert ("nickname" in people["Eve"]) is (operate is add_nickname)
+    assert "Initech" in rows(died.graph, "Company")
+    require_recovered(died.graph, tmp_path)
 
 
 def test_g04_all_types_of_a_write_are_finished_together(tmp_path: Path) -> None:

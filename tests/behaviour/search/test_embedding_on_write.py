@@ -23,7 +23,7 @@ from omnigraph.errors import (
 )
 from omnigraph.model import limits
 from tests.support.embedders import TOO_SHORT, Listening, embedding, filling
-from tests.support.embedding_server import Refuses, Shortens, embedding_server
+from tests.support.embedding_server import Dawdles, HangsUp, Refuses, Shortens, embedding_server
 from tests.support.graphs import build_graph, contents, ndjson, node, rows, unchanged, values
 from tests.support.queries import query
 from tests.support.spark_loads import files_below
@@ -42,6 +42,7 @@ OPTIONAL = """
 node Memo { head: String @key  v: Vector(4)? @embed("head", model="test-model") }
 """
 GIVEN = [9.0, 9.0, 9.0, 9.0]
+WAIT_S = 60.0
 INSERT = """
 query insert($head: String, $body: String?) { insert Memo { head: $head, body: $body } }
 """
@@ -416,11 +417,50 @@ def test_executors_embed_in_batches_and_once_for_rows_beside_refused_ones(
 
     assert loaded.rejected == 1
     assert sorted(server.texts) == sorted(heads), "no text is embedded twice"
-    assert len(server.received) == 2
+    assert len(server.received) == 2, "two batches of up to 64"
     assert values(graph, "Memo", "v") == {
         head: GIVEN if head == "memo 7" else pytest.approx(vector(head, 4), abs=1e-6)
         for head in heads
     }
+
+
+def test_executors_retry_a_request_that_failed(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build_graph(tmp_path / "graph", OPTIONAL).close()
+
+    with embedding_server(Refuses(503), HangsUp()) as server:
+        graph = open_by_environment(tmp_path / "graph", server.environment(), monkeypatch)
+        graph.load(ndjson(node("Memo", head="alpha")), mode="append", engine="spark", spark=spark)
+
+    assert server.texts == ["alpha"] * 3
+    assert values(graph, "Memo", "v") == {"alpha": pytest.approx(vector("alpha", 4), abs=1e-6)}
+
+
+@pytest.mark.parametrize("engine", ["inline", "spark"])
+def test_a_write_waits_for_a_silent_provider_until_the_deadline_and_changes_nothing(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    build_graph(tmp_path / "graph", OPTIONAL, node("Memo", head="alpha", v=GIVEN)).close()
+
+    with embedding_server(*[Dawdles(WAIT_S)] * 9) as server:
+        environment = server.environment(
+            OMNIGRAPH_EMBED_TIMEOUT_MS="200",
+            OMNIGRAPH_EMBED_DEADLINE_MS="500",
+            OMNIGRAPH_EMBED_RETRY_ATTEMPTS="9",
+        )
+        graph = open_by_environment(tmp_path / "graph", environment, monkeypatch)
+        before = files_below(tmp_path / "graph")
+        with unchanged(graph), pytest.raises(EmbeddingError, match="EMBED_DEADLINE_MS"):
+            graph.load(
+                ndjson(node("Memo", head="beta")),
+                mode="append",
+                engine=engine,
+                spark=spark if engine == "spark" else None,
+            )
+
+    assert 1 < len(server.received) < 9
+    assert files_below(tmp_path / "graph") == before
 
 
 def test_a_bulk_job_fills_vectors_of_frames_unless_it_says_later(
