@@ -84,6 +84,7 @@ ROUTES = [
         version="0",
         source_version=None,
         metrics=Metrics(),
+        group=None,
         is_authenticated=True,
         agents_write_main=False,
     )

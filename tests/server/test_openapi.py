@@ -37,6 +37,7 @@ ROUTES = make_routes(
     version="0",
     source_version=None,
     metrics=Metrics(),
+    group=None,
     is_authenticated=True,
     agents_write_main=False,
 )

@@ -23,6 +23,7 @@ ROUTES = make_routes(
     version="0",
     source_version=None,
     metrics=Metrics(),
+    group=None,
     is_authenticated=False,
     agents_write_main=False,
 )

@@ -627,6 +627,25 @@ seconds."""
 SHUTDOWN_S_MAX = 30.0
 """How long a server that shuts down waits for responses, and then again for running work."""
 
+SERVER_PROCESSES_MAX = 128
+"""Worker processes of one server: as many as the cores of a large machine."""
+
+PROCESS_RESTARTS_MAX = 5
+"""Worker processes that a server replaces within `PROCESS_RESTARTS_S`: more of them end for a
+reason that another start does not remove."""
+
+PROCESS_RESTARTS_S = 60.0
+"""The time over which replaced worker processes are counted."""
+
+PROCESS_STOP_S_MAX = 2 * SHUTDOWN_S_MAX + 5.0
+"""How long a worker process may take to stop before it is killed: longer than it waits itself."""
+
+PROCESS_RELOAD_S_MAX = 120.0
+"""How long a worker process may take to prepare a reload, in which it opens graphs."""
+
+PROCESS_METRICS_S_MAX = 2.0
+"""How long a worker process may take to return its metrics: a scraper waits for all of them."""
+
 STALLED_CLIENT_S_MAX = 60.0
 """How long a client may neither send nor receive before it is disconnected: rows wait for it."""
 

@@ -18,13 +18,14 @@ from urllib.parse import unquote
 
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.read.budget import CallLimits
+from omnigraph.http.responses import ReloadOutput
 from omnigraph.http.stored_queries import StoredQuery
 from omnigraph.model.errors import ForbiddenError, NotFoundError, PolicyDeniedError
 from omnigraph.model.names import MAIN
 from omnigraph.model.ports import UNTOLD_BRANCH, Access, Action, WriteConditions
 from omnigraph.server.admission import Admission, Workers, close_all
 from omnigraph.server.jobs import Jobs
-from omnigraph.server.lifecycle import Prepared, Revision, RevisionHolder
+from omnigraph.server.lifecycle import Revision, RevisionHolder
 from omnigraph.server.requests import (
     IDEMPOTENCY_KEY,
     IF_COMMIT,
@@ -219,7 +220,7 @@ class ServerContext:
     """The state that all requests of a server share."""
 
     revisions: RevisionHolder
-    reload: Callable[[], Prepared]
+    reload: Callable[[], ReloadOutput]
     reads: Workers
     writes: Workers
     admission: Admission

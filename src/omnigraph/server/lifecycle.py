@@ -24,6 +24,7 @@ from omnigraph.engine.settings import (
     parse_cache_bytes,
     parse_load_concurrency,
 )
+from omnigraph.http.responses import ReloadOutput
 from omnigraph.model.errors import GraphError
 from omnigraph.model.ports import Observer
 from omnigraph.server.settings import Bounds, StartupError, Tokens
@@ -62,6 +63,17 @@ class Prepared:
     quarantined: tuple[Quarantined, ...]
 
 
+def reload_output(prepared: Prepared) -> ReloadOutput:
+    """The response to a reload."""
+    return {
+        "revision": prepared.revision.number,
+        "graphs": sorted(prepared.revision.graphs),
+        "quarantined": [
+            {"graph_id": each.id, "reason": each.reason} for each in prepared.quarantined
+        ],
+    }
+
+
 class RevisionHolder:
     """The current revision and its users; safe to share between threads."""
 
@@ -95,14 +107,21 @@ class RevisionHolder:
             # The caller serves requests, and closing a graph may block.
             Thread(target=_close, args=(closing,), daemon=True).start()
 
-    def reload(self, prepare: Callable[[Revision], Prepared], log: Log) -> Prepared:
+    def reload(
+        self,
+        prepare: Callable[[Revision], Prepared],
+        confirm: Callable[[Prepared], None],
+        log: Log,
+    ) -> Prepared:
         """Prepare and serve the successor of the current revision; one reload runs at a time.
 
-        Raises `StartupError` and leaves the current revision in place if there is none.
+        Raises `StartupError` and leaves the current revision in place if there is none, or if
+        `confirm`, which is called once the successor is prepared, raises it.
         """
         with self._reloading:
             try:
                 prepared = prepare(self._now)
+                self._confirm(prepared, confirm)
             except (StartupError, GraphError) as error:
                 log.warning("reload refused", reason=str(error))
                 raise StartupError(str(error)) from error
@@ -120,6 +139,15 @@ class RevisionHolder:
         with self._lock:
             closing, self._open = tuple(self._open), frozenset()
         _close(closing)
+
+    def _confirm(self, prepared: Prepared, confirm: Callable[[Prepared], None]) -> None:
+        try:
+            confirm(prepared)
+        except StartupError:
+            with self._lock:
+                unused = _graphs_of(prepared.revision) - self._open
+            _close(tuple(unused))
+            raise
 
     def _give_up(self) -> tuple[Graph, ...]:
         """Remove and return the open graphs that no revision in use refers to."""

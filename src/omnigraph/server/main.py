@@ -3,7 +3,8 @@
 Unsafe configurations are rejected before any graph is opened. Exits with 0 after a requested stop,
 1 if the start or the stop failed and 2 if the command line was wrong. SIGINT and SIGTERM stop the
 server after the requests in progress, and SIGHUP reloads. Size and time of request headers are
-bounded, because their sender is not authenticated yet.
+bounded, because their sender is not authenticated yet. With several workers the program starts
+itself again for each of them and supervises them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +25,7 @@ from queue import SimpleQueue
 from secrets import token_hex
 from shlex import quote
 from stat import S_IMODE, S_IRWXO, S_IWGRP
+from tempfile import TemporaryDirectory
 from threading import Thread
 
 import click
@@ -32,11 +34,13 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 import omnigraph
+from omnigraph.http.responses import ReloadOutput
 from omnigraph.model.errors import GraphError
 from omnigraph.model.limits import (
     IDLE_CONNECTION_S_MAX,
     REQUEST_HEAD_BYTES_MAX,
     REQUEST_HEAD_S_MAX,
+    SERVER_PROCESSES_MAX,
     SERVER_WAITING_MAX,
     SHUTDOWN_S_MAX,
     STALLED_CLIENT_S_MAX,
@@ -45,8 +49,9 @@ from omnigraph.model.ports import Observer
 from omnigraph.server.admission import Admission, Workers
 from omnigraph.server.app import AllowedHosts, Application, parse_hosts
 from omnigraph.server.context import ServerContext
-from omnigraph.server.jobs import Jobs
-from omnigraph.server.lifecycle import RevisionBuilder, RevisionHolder
+from omnigraph.server.jobs import IN_MEMORY, JobRecords, Jobs
+from omnigraph.server.lifecycle import RevisionBuilder, RevisionHolder, reload_output
+from omnigraph.server.peers import Confirm, Membership, WorkerGroup
 from omnigraph.server.responses import ResponseCache
 from omnigraph.server.routes.table import make_routes
 from omnigraph.server.settings import (
@@ -60,6 +65,7 @@ from omnigraph.server.settings import (
     parse_bounds,
 )
 from omnigraph.server.startup import Store
+from omnigraph.server.supervisor import Supervisor
 from omnigraph.server.telemetry import (
     Log,
     Metrics,
@@ -86,11 +92,16 @@ def url_of(listening: socket.socket) -> str:
 
 
 def serve_until_signal(
-    app: ASGIApp, listening: socket.socket, *, on_hangup: Callable[[], None]
+    app: ASGIApp,
+    listening: socket.socket,
+    *,
+    on_hangup: Callable[[], None],
+    on_serving: Callable[[], None],
 ) -> None:
     """Serve until SIGINT or SIGTERM; requests in progress are completed.
 
     SIGHUP calls `on_hangup` in a separate thread; signals that arrive while it runs are coalesced.
+    `on_serving` is called once signals stop the server as described.
     """
     config = uvicorn.Config(
         app,
@@ -105,16 +116,33 @@ def serve_until_signal(
         backlog=_BACKLOG,
         timeout_keep_alive=IDLE_CONNECTION_S_MAX,
         timeout_graceful_shutdown=int(SHUTDOWN_S_MAX),
+        # Called by the first tick of the server's loop, and then every `timeout_notify` seconds.
+        callback_notify=_call_once(on_serving),
     )
     # Uvicorn raises the signal that stopped it again, which by default would kill this process; but
     # a requested stop is not a failure.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
+    hang_up = _start_following(on_hangup)
+    signal.signal(signal.SIGHUP, lambda *_: hang_up())
+    uvicorn.Server(config).run(sockets=[listening])
+
+
+def _call_once(function: Callable[[], None]) -> Callable[[], Awaitable[None]]:
+    calls = iter((function,))
+
+    async def call() -> None:
+        next(calls, lambda: None)()
+
+    return call
+
+
+def _start_following(on_hangup: Callable[[], None]) -> Callable[[], None]:
+    """A function that returns at once and lets another thread call `on_hangup`."""
     # `SimpleQueue` is reentrant, so a signal handler may interrupt another `put`.
     hangups: SimpleQueue[None] = SimpleQueue()
-    signal.signal(signal.SIGHUP, lambda *_: hangups.put(None))
     Thread(target=_follow, args=(hangups, on_hangup), daemon=True).start()
-    uvicorn.Server(config).run(sockets=[listening])
+    return partial(hangups.put, None)
 
 
 def _follow(hangups: SimpleQueue[None], on_hangup: Callable[[], None]) -> None:
@@ -246,6 +274,10 @@ class Flags:
     is_every_graph_needed: bool
     agents_write_main: bool
     hosts: AllowedHosts
+    workers: int | None
+    """The number of worker processes; None if the environment decides."""
+    membership: Membership | None
+    """Set in a worker process."""
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -267,6 +299,14 @@ class Flags:
     "--queries", metavar="PATH", help="Stored queries: a .gq file or a directory of them."
 )
 @click.option("--mcp-allow-main", is_flag=True, help="Allow agents to write to `main` on request.")
+@click.option(
+    "--workers",
+    type=click.IntRange(1, SERVER_PROCESSES_MAX),
+    metavar="N",
+    help="Serve with this number of processes.  [default: 1]",
+)
+# Given by the server itself when it starts a worker.
+@click.option("--join", hidden=True)
 def serve(  # noqa: PLR0913  # one argument per flag
     *,
     store: str | None,
@@ -279,6 +319,8 @@ def serve(  # noqa: PLR0913  # one argument per flag
     server_policy: str | None,
     queries: str | None,
     mcp_allow_main: bool,
+    workers: int | None,
+    join: str | None,
 ) -> int:
     """Serve graphs over HTTP."""
     environment = os.environ
@@ -295,6 +337,8 @@ def serve(  # noqa: PLR0913  # one argument per flag
         or is_on(environment.get("OMNIGRAPH_REQUIRE_ALL_GRAPHS")),
         agents_write_main=mcp_allow_main,
         hosts=parse_hosts((*allow_host, *(each for each in listed_hosts if each.strip()))),
+        workers=workers,
+        membership=None if join is None else _join(join),
     )
     return _run(flags, environment)
 
@@ -334,11 +378,14 @@ def _find_source(
 
 def _run(flags: Flags, environment: Mapping[str, str]) -> int:
     level = parse_level(environment.get("OMNIGRAPH_LOG") or environment.get("RUST_LOG", ""))
-    log = open_log(sys.stdout.buffer, level)
+    member = flags.membership
+    log = open_log(sys.stdout.buffer, level, {} if member is None else {"worker": member.number})
     bounds, warnings = parse_bounds(environment)
-    for each in warnings:
+    worker_count = bounds.workers if flags.workers is None else flags.workers
+    is_parent = worker_count > 1 and member is None
+    for each in warnings if member is None else ():
         log.warning("setting ignored", problem=each)
-    tracing, end_tracing = _open_tracing(environment, log)
+    tracing, end_tracing = _open_tracing({} if is_parent else environment, log)
     metrics = Metrics()
     builder = RevisionBuilder(
         source=flags.source,
@@ -350,13 +397,30 @@ def _run(flags: Flags, environment: Mapping[str, str]) -> int:
         observer_of=lambda id: _observe(metrics.observer_of(id), tracing),
         log=log,
     )
+    if member is not None and not member.wait_for_turn():
+        return 1
     # Access control is decided, and the address bound, before any graph is opened.
     plan, tokens = builder.plan()
-    _warn_about(plan.mode, log)
-    listening = _listen(flags.bind)
+    if member is None:
+        _warn_about(plan.mode, log)
+    listening = _listen(flags.bind) if member is None else member.listening
+    if is_parent:
+        return _supervise(worker_count, listening, log)
     prepared = builder.open(plan, tokens, before={})
     revisions = RevisionHolder(prepared.revision)
-    reload = partial(revisions.reload, builder.prepare_again, log)
+
+    def reload_here(confirm: Confirm) -> ReloadOutput:
+        done = revisions.reload(
+            builder.prepare_again, lambda found: confirm(reload_output(found)), log
+        )
+        return reload_output(done)
+
+    reload = partial(reload_here, lambda _: None) if member is None else member.group.reload
+    records = (
+        JobRecords(IN_MEMORY, worker=0)
+        if member is None
+        else JobRecords(member.group.jobs, worker=member.number)
+    )
     server = ServerContext(
         revisions=revisions,
         reload=reload,
@@ -364,7 +428,7 @@ def _run(flags: Flags, environment: Mapping[str, str]) -> int:
         writes=_open_workers("write", bounds.running_writes_max),
         admission=Admission(bounds.budget),
         cache=ResponseCache(),
-        jobs=Jobs(new_id=_new_id, log=log),
+        jobs=Jobs(records, new_id=_new_id, log=log),
         tracing=tracing,
         log=log,
     )
@@ -374,6 +438,7 @@ def _run(flags: Flags, environment: Mapping[str, str]) -> int:
             version=omnigraph.__version__,
             source_version=environment.get("OMNIGRAPH_SOURCE_VERSION") or None,
             metrics=metrics,
+            group=None if member is None else member.group,
             is_authenticated=bool(tokens),
             agents_write_main=flags.agents_write_main,
         ),
@@ -383,14 +448,22 @@ def _run(flags: Flags, environment: Mapping[str, str]) -> int:
         metrics=metrics,
         new_id=_new_id,
     )
-    log.event(
-        "listening",
-        url=url_of(listening),
-        graphs=sorted(prepared.revision.graphs),
-        mode=plan.mode,
-        version=omnigraph.__version__,
+    started = {
+        "url": url_of(listening),
+        "graphs": sorted(prepared.revision.graphs),
+        "mode": plan.mode,
+        "version": omnigraph.__version__,
+    }
+    if member is not None:
+        member.listen(partial(metrics.encode, hidden=frozenset()), reload_here)
+    serve_until_signal(
+        app,
+        listening,
+        on_hangup=partial(_reload_on_signal, reload),
+        on_serving=partial(log.event, "listening", **started)
+        if member is None
+        else partial(member.announce, started),
     )
-    serve_until_signal(app, listening, on_hangup=partial(_reload_on_signal, reload))
     is_done = server.close(within_s=SHUTDOWN_S_MAX)
     end_tracing()
     log.event("ended")
@@ -399,6 +472,44 @@ def _run(flags: Flags, environment: Mapping[str, str]) -> int:
         log.warning("stopped with calls in progress")
         os._exit(1)
     return 0
+
+
+def _supervise(count: int, listening: socket.socket, log: Log) -> int:
+    """Serve with worker processes; the exit code."""
+    with TemporaryDirectory(prefix="omnigraph-") as folder:
+        group = WorkerGroup(Path(folder), count)
+
+        def command(number: int, listening_fd: int, parent_fd: int) -> list[str]:
+            joined = f"{number}:{count}:{listening_fd}:{parent_fd}:{folder}"
+            return [sys.executable, *sys.orig_argv[1:], "--join", joined]
+
+        supervisor = Supervisor(
+            group,
+            command,
+            listening,
+            reload=_start_following(partial(_reload_all, group, log)),
+            log=log,
+        )
+        exit_code = supervisor.run(lambda started: log.event("listening", **started, workers=count))
+    log.event("ended")
+    return exit_code
+
+
+def _reload_all(group: WorkerGroup, log: Log) -> None:
+    try:
+        group.reload()
+    except StartupError as error:
+        log.warning("reload refused", reason=str(error))
+
+
+def _join(text: str) -> Membership:
+    """The membership of a worker process, as `_supervise` encodes it."""
+    number, count, listening_fd, parent_fd, folder = text.split(":", maxsplit=4)
+    listening, parent = (socket.socket(fileno=int(each)) for each in (listening_fd, parent_fd))
+    for each in (listening, parent):
+        # The parent must see the end of this process, whatever other programs it has started.
+        each.set_inheritable(False)
+    return Membership(WorkerGroup(Path(folder), int(count)), int(number), listening, parent)
 
 
 def _reload_on_signal(reload: Callable[[], object]) -> None:

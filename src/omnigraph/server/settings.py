@@ -20,6 +20,7 @@ from omnigraph.model.limits import (
     ACTOR_REQUESTS_MAX,
     QUERY_BYTES_MAX,
     QUERY_SECONDS_MAX,
+    SERVER_PROCESSES_MAX,
     SERVER_READS_MAX,
     SERVER_WRITES_MAX,
 )
@@ -110,8 +111,9 @@ class StartupError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The limits on concurrent work, and on the cost of one query."""
+    """The limits on concurrent work, and on the cost of one query, of each of the processes."""
 
+    workers: int
     budget: Budget
     running_reads_max: int
     running_writes_max: int
@@ -182,7 +184,12 @@ def parse_bounds(environment: Mapping[str, str]) -> tuple[Bounds, tuple[str, ...
         warnings.append(f"{name} is not a positive number; the default {default} is used")
         return default
 
+    workers = count("OMNIGRAPH_WORKERS", 1)
+    if workers > SERVER_PROCESSES_MAX:
+        warnings.append(f"OMNIGRAPH_WORKERS exceeds {SERVER_PROCESSES_MAX}; the default 1 is used")
+        workers = 1
     bounds = Bounds(
+        workers=workers,
         budget=Budget(
             requests_max=count("OMNIGRAPH_PER_ACTOR_INFLIGHT_MAX", ACTOR_REQUESTS_MAX),
             bytes_max=count("OMNIGRAPH_PER_ACTOR_BYTES_MAX", ACTOR_BYTES_MAX),

@@ -45,10 +45,13 @@ def set_request_id(request_id: str) -> None:
 
 
 class Lines:
-    """A stream that receives whole lines; safe to share between threads."""
+    """A stream that receives whole lines, all with the same fixed fields; safe to share between
+    threads.
+    """
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: BinaryIO, fixed: Mapping[str, object]) -> None:
         self._stream = stream
+        self._fixed = fixed
         self._lock = Lock()
 
     def write(self, level: str, event: str, fields: Mapping[str, object]) -> None:
@@ -57,6 +60,7 @@ class Lines:
             "timestamp": datetime.now(UTC),
             "level": level,
             "event": event,
+            **self._fixed,
         }
         request_id = _REQUEST_ID.get()
         if request_id is not None:
@@ -130,9 +134,9 @@ def parse_level(text: str) -> int:
     return LEVELS.get(text.strip().lower(), logging.INFO)
 
 
-def open_log(stream: BinaryIO, level: int) -> Log:
-    """Send the log of this process to a stream."""
-    lines = Lines(stream)
+def open_log(stream: BinaryIO, level: int, fixed: Mapping[str, object]) -> Log:
+    """Send the log of this process to a stream; every line has the fixed fields."""
+    lines = Lines(stream, fixed)
     root = logging.getLogger()
     root.handlers[:] = [JsonLines(lines)]
     # The configured level is for the server's own events; libraries log warnings and errors only.
@@ -206,12 +210,42 @@ class Metrics:
 
     def encode(self, *, hidden: frozenset[str]) -> bytes:
         """The metrics in Prometheus text format, without the lines of hidden graphs."""
-        text = generate_latest(self._registry)
-        if not hidden:
-            return text
-        labels = tuple(f'graph="{each}"'.encode() for each in hidden)
-        lines = text.splitlines(keepends=True)
-        return b"".join(line for line in lines if not any(each in line for each in labels))
+        return hide_graphs(generate_latest(self._registry), hidden)
+
+
+def hide_graphs(text: bytes, hidden: frozenset[str]) -> bytes:
+    """Metrics in text format without the lines of hidden graphs."""
+    if not hidden:
+        return text
+    labels = tuple(f'graph="{each}"'.encode() for each in hidden)
+    lines = text.splitlines(keepends=True)
+    return b"".join(line for line in lines if not any(each in line for each in labels))
+
+
+def merge_metrics(text_by_worker: Mapping[int, bytes]) -> bytes:
+    """The metrics of several workers in text format; each series has the label `worker`."""
+    # The format requires that all series of a metric follow its header.
+    series_by_header: dict[bytes, list[bytes]] = {}
+    for worker, text in text_by_worker.items():
+        series: list[bytes] = []
+        header = b""
+        for line in text.splitlines(keepends=True):
+            if line.startswith(b"# HELP"):
+                header = line
+            elif line.startswith(b"#"):
+                series = series_by_header.setdefault(header + line, [])
+            else:
+                series.append(_label(line, worker))
+    return b"".join(header + b"".join(series) for header, series in series_by_header.items())
+
+
+def _label(series: bytes, worker: int) -> bytes:
+    label = b'worker="%d"' % worker
+    name, brace, labels = series.partition(b"{")
+    if brace:
+        return b"%s{%s,%s" % (name, label, labels)
+    name, _, number = series.partition(b" ")
+    return b"%s{%s} %s" % (name, label, number)
 
 
 class GraphMetrics:

@@ -141,6 +141,16 @@ def test_bounds_are_taken_from_the_environment() -> None:
     assert not warnings
 
 
+def test_the_number_of_workers_is_bounded() -> None:
+    assert parse_bounds({})[0].workers == 1
+    assert parse_bounds({"OMNIGRAPH_WORKERS": "4"})[0].workers == 4
+
+    bounds, warnings = parse_bounds({"OMNIGRAPH_WORKERS": "1000"})
+
+    assert bounds.workers == 1
+    assert "OMNIGRAPH_WORKERS" in warnings[0]
+
+
 @pytest.mark.parametrize("text", ["abc", "-1", "0", "1.5", "²"])
 def test_a_bound_that_is_not_a_number_is_warned_about_and_not_used(text: str) -> None:
     bounds, warnings = parse_bounds({"OMNIGRAPH_PER_ACTOR_INFLIGHT_MAX": text})

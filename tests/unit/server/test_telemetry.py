@@ -6,15 +6,24 @@ from io import BytesIO
 
 import orjson
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from omnigraph.model.ports import Event, Observer, Phase
-from omnigraph.server.telemetry import JsonLines, Lines, Log, Metrics, parse_level, set_request_id
+from omnigraph.server.telemetry import (
+    JsonLines,
+    Lines,
+    Log,
+    Metrics,
+    merge_metrics,
+    parse_level,
+    set_request_id,
+)
 
 
 def test_a_line_has_a_time_a_level_an_event_and_its_fields() -> None:
     stream = BytesIO()
 
-    Log(Lines(stream), logging.INFO).event("graph routed", graph="g")
+    Log(Lines(stream, {}), logging.INFO).event("graph routed", graph="g")
 
     line = orjson.loads(stream.getvalue())
     assert line.pop("timestamp").endswith("Z")
@@ -23,7 +32,7 @@ def test_a_line_has_a_time_a_level_an_event_and_its_fields() -> None:
 
 def test_a_line_about_a_request_names_it() -> None:
     stream = BytesIO()
-    log = Log(Lines(stream), logging.INFO)
+    log = Log(Lines(stream, {}), logging.INFO)
 
     _in_a_request("r-1", log)
 
@@ -32,7 +41,7 @@ def test_a_line_about_a_request_names_it() -> None:
 
 def test_what_is_below_the_level_is_not_written() -> None:
     stream = BytesIO()
-    log = Log(Lines(stream), logging.ERROR)
+    log = Log(Lines(stream, {}), logging.ERROR)
 
     log.debug("a")
     log.event("b")
@@ -48,7 +57,7 @@ def test_a_failure_is_written_with_its_trace_on_one_line() -> None:
     try:
         raise ZeroDivisionError("never")
     except ZeroDivisionError as error:
-        Log(Lines(stream), logging.INFO).error("failed", error=error)
+        Log(Lines(stream, {}), logging.INFO).error("failed", error=error)
 
     (line,) = stream.getvalue().splitlines()
     assert "ZeroDivisionError: never" in orjson.loads(line)["trace"]
@@ -57,7 +66,7 @@ def test_a_failure_is_written_with_its_trace_on_one_line() -> None:
 def test_what_a_library_logs_becomes_a_line_with_its_fields() -> None:
     stream = BytesIO()
     logger = logging.Logger("some.library")
-    logger.addHandler(JsonLines(Lines(stream)))
+    logger.addHandler(JsonLines(Lines(stream, {})))
 
     logger.warning("%s of %s", 1, 2, extra={"actor": "ann"})
 
@@ -136,3 +145,23 @@ def test_every_phase_is_timed_even_if_it_fails() -> None:
     text = metrics.encode(hidden=frozenset()).decode()
     for phase in Phase:
         assert f'omnigraph_phase_seconds_count{{graph="g",phase="{phase}"}} 1.0' in text
+
+
+def test_the_metrics_of_workers_are_one_text_in_which_each_series_names_its_worker() -> None:
+    one, two = Metrics(), Metrics()
+    one.observe_request("/graphs/{graph_id}/query", "POST", 200, 0.25)
+    two.observe_request("/healthz", "GET", 200, 0.25)
+
+    merged = merge_metrics({1: one.encode(hidden=frozenset()), 2: two.encode(hidden=frozenset())})
+
+    families = {each.name: each for each in text_string_to_metric_families(merged.decode())}
+    counted = {
+        (each.labels["worker"], each.labels["route"])
+        for each in families["omnigraph_http_requests"].samples
+        if each.name.endswith("_total")
+    }
+    assert counted == {("1", "/graphs/{graph_id}/query"), ("2", "/healthz")}
+    in_flight = families["omnigraph_http_requests_in_flight"].samples
+    assert [each.labels for each in in_flight] == [{"worker": "1"}, {"worker": "2"}]
+    helps = [line for line in merged.splitlines() if line.startswith(b"# HELP")]
+    assert len(helps) == len(set(helps))

@@ -7,6 +7,7 @@ request that needs it.
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from importlib import import_module
 
@@ -28,6 +29,7 @@ from omnigraph.server.context import (
     route,
     route_with_body,
 )
+from omnigraph.server.peers import WorkerGroup
 from omnigraph.server.requests import Body
 from omnigraph.server.responses import (
     JSON,
@@ -40,7 +42,7 @@ from omnigraph.server.routes import entities, history, queries, retrievals, sche
 from omnigraph.server.routes.openapi import openapi_document
 from omnigraph.server.settings import StartupError
 from omnigraph.server.startup import address_of
-from omnigraph.server.telemetry import CONTENT_TYPE, Metrics
+from omnigraph.server.telemetry import CONTENT_TYPE, Metrics, hide_graphs
 
 
 @route(
@@ -63,26 +65,18 @@ async def list_graphs(call: RequestContext) -> Response:
 async def reload(call: RequestContext) -> Response:
     """Reload the applied configuration; requests in progress are completed."""
     try:
-        prepared = await call.server.writes.run(call.server.reload)
+        return json_response(await call.server.writes.run(call.server.reload))
     except StartupError as error:
         raise conflict(f"the server keeps its current configuration: {error}") from error
-    output: ReloadOutput = {
-        "revision": prepared.revision.number,
-        "graphs": sorted(prepared.revision.graphs),
-        "quarantined": [
-            {"graph_id": each.id, "reason": each.reason} for each in prepared.quarantined
-        ],
-    }
-    return json_response(output)
 
 
 def _job_scope(call: RequestContext) -> Scope | None:
     # A caller with jobs was allowed to start them; any other caller must be allowed to read.
-    jobs = call.server.jobs.list(graph_id=call.graph.id, actor=call.actor)
+    jobs, graph_id = call.server.jobs, call.graph.id
     if "job_id" not in call.path_parameters:
-        return None if jobs else (None, None)
-    job_id = call.name("job_id")
-    return None if any(each["job_id"] == job_id for each in jobs) else (None, None)
+        return None if jobs.list(graph_id=graph_id, actor=call.actor) else (None, None)
+    found = jobs.find(call.name("job_id"), graph_id=graph_id, actor=call.actor)
+    return (None, None) if found is None else None
 
 
 @route(
@@ -140,12 +134,14 @@ def make_routes(
     version: str,
     source_version: str | None,
     metrics: Metrics,
+    group: WorkerGroup | None,
     is_authenticated: bool,
     agents_write_main: bool,
 ) -> tuple[Route, ...]:
     """All routes of a server.
 
     Unless `agents_write_main`, the tools of the MCP route do not write to protected branches.
+    `group` are the workers of a server of several processes.
     """
     alive: HealthOutput = {"status": "ok", "version": version}
     if source_version is not None:
@@ -163,7 +159,12 @@ def make_routes(
     async def show_metrics(call: RequestContext) -> Response:
         # An operator that makes the path public shows all graphs: the caller then has no actor.
         hidden = frozenset() if call.actor is None else call.hidden_graphs()
-        return bytes_response(metrics.encode(hidden=hidden), content_type=CONTENT_TYPE)
+        if group is None:
+            text = metrics.encode(hidden=hidden)
+        else:
+            # Not on a read thread, because metrics matter most when all of those are taken.
+            text = hide_graphs(await asyncio.to_thread(group.read_metrics), hidden)
+        return bytes_response(text, content_type=CONTENT_TYPE)
 
     @route_with_body(f"POST {GRAPH}/mcp", None, Body(None, lambda given: given), action=None)
     async def mcp(call: RequestContext, body: bytes) -> Response:
