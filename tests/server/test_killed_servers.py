@@ -12,7 +12,7 @@ from tests.support.server_stories import run_story
 
 
 def test_a_killed_server_loses_no_write_and_applies_none_twice(tmp_path: Path) -> None:
-    report = run_story(tmp_path, seed=3, servers=1, kills=3, requests=None, seconds=2.0)
+    report = run_story(tmp_path, seed=3, servers=1, workers=1, kills=3, requests=None, seconds=2.0)
 
     report_story(str(report))
     assert report.flaws == []
@@ -20,7 +20,15 @@ def test_a_killed_server_loses_no_write_and_applies_none_twice(tmp_path: Path) -
 
 
 def test_a_server_continues_while_another_is_killed(tmp_path: Path) -> None:
-    report = run_story(tmp_path, seed=4, servers=2, kills=2, requests=None, seconds=2.0)
+    report = run_story(tmp_path, seed=4, servers=2, workers=1, kills=2, requests=None, seconds=2.0)
+
+    report_story(str(report))
+    assert report.flaws == []
+    assert any(outcome.startswith("lost") for outcome in report.responses), "no kill was noticed"
+
+
+def test_killed_workers_of_a_server_lose_no_write_and_are_replaced(tmp_path: Path) -> None:
+    report = run_story(tmp_path, seed=5, servers=1, workers=2, kills=3, requests=None, seconds=2.0)
 
     report_story(str(report))
     assert report.flaws == []

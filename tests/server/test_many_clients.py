@@ -9,7 +9,7 @@ from tests.support.server_stories import run_story
 
 
 def test_many_clients_lose_no_write_and_see_no_half_of_one(tmp_path: Path) -> None:
-    report = run_story(tmp_path, seed=1, servers=1, kills=0, requests=700, seconds=0.0)
+    report = run_story(tmp_path, seed=1, servers=1, workers=1, kills=0, requests=700, seconds=0.0)
 
     report_story(str(report))
     assert report.flaws == []
@@ -18,7 +18,7 @@ def test_many_clients_lose_no_write_and_see_no_half_of_one(tmp_path: Path) -> No
 
 
 def test_two_servers_of_one_graph_lose_no_write(tmp_path: Path) -> None:
-    report = run_story(tmp_path, seed=2, servers=2, kills=0, requests=400, seconds=0.0)
+    report = run_story(tmp_path, seed=2, servers=2, workers=1, kills=0, requests=400, seconds=0.0)
 
     report_story(str(report))
     assert report.flaws == []

@@ -21,6 +21,7 @@ from pathlib import Path
 import omnigraph
 from tests.support.graphs import build_graph, sidecars
 from tests.support.server_clients import SCHEMA, Plan, find_row_flaws, first_rows
+from tests.support.server_workers import kill_worker
 from tests.support.servers import Server, serving
 from tests.support.source_tree import ROOT
 
@@ -61,8 +62,10 @@ class Report:
 class Fleet:
     """The servers of one graph; each keeps its address through every life."""
 
-    def __init__(self, root: Path, folder: Path, stack: ExitStack) -> None:
+    def __init__(self, root: Path, folder: Path, stack: ExitStack, *, workers: int) -> None:
         self._root, self._folder, self._stack = root, folder, stack
+        self._workers = workers
+        self._kills = 0
         self._lives = 0
         self.servers: list[Server] = []
 
@@ -72,11 +75,16 @@ class Fleet:
         home = self._folder / f"life{self._lives}"
         home.mkdir()
         arguments = ("--store", str(self._root), "--unauthenticated", "--bind", bind)
-        return self._stack.enter_context(serving(home, *arguments))
+        workers = ("--workers", str(self._workers))
+        return self._stack.enter_context(serving(home, *arguments, *workers))
 
     def kill(self, number: int) -> None:
-        """End a server at once, and start it again where it was."""
+        """End a server, or one of its workers, at once, and start it again where it was."""
         server = self.servers[number]
+        self._kills += 1
+        if self._workers > 1:
+            kill_worker(server, 1 + self._kills % self._workers)
+            return
         server.end(signal.SIGKILL)
         self.servers[number] = self.start(server.url.removeprefix("http://"))
 
@@ -113,13 +121,20 @@ def started_clients(plan: Plan, folder: Path) -> Iterator[subprocess.Popen[bytes
 
 
 def run_story(
-    folder: Path, *, seed: int, servers: int, kills: int, requests: int | None, seconds: float
+    folder: Path,
+    *,
+    seed: int,
+    servers: int,
+    workers: int,
+    kills: int,
+    requests: int | None,
+    seconds: float,
 ) -> Report:
     """Ask for so many requests, or for so long; kill servers so often meanwhile; then look."""
     root, stop, chance = folder / "graph", folder / "stop", random.Random(seed)
     build_graph(root, SCHEMA, *first_rows(CLIENTS)).close()
     with ExitStack() as stack:
-        fleet = Fleet(root, folder, stack)
+        fleet = Fleet(root, folder, stack, workers=workers)
         fleet.servers.extend(fleet.start("127.0.0.1:0") for _ in range(servers))
         plan = Plan(
             urls=[server.url for server in fleet.servers],

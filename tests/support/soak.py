@@ -414,6 +414,7 @@ def soak_servers(seconds: float) -> None:
                 folder,
                 seed=seed,
                 servers=servers,
+                workers=1,
                 kills=kills,
                 requests=None,
                 seconds=min(SERVER_ROUND_S, seconds),

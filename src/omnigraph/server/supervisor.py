@@ -146,8 +146,12 @@ class Supervisor:
     def _read(self, worker: _Worker, on_started: Callable[[Started], None]) -> None:
         """Read what a worker reports; the end of its connection is followed by its own."""
         self._selector.unregister(worker.channel)
-        with suppress(OSError), worker.channel.makefile("rb") as stream:
-            line = stream.readline(_LINE_BYTES_MAX)
+        try:
+            with worker.channel.makefile("rb") as stream:
+                line = stream.readline(_LINE_BYTES_MAX)
+        except OSError:
+            # The worker was killed before it had read that it may open the graphs.
+            return
         if not line.endswith(b"\n") or self._exit_code is not None:
             return
         worker.is_ready = True
