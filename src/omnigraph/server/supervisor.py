@@ -145,6 +145,9 @@ class Supervisor:
 
     def _read(self, worker: _Worker, on_started: Callable[[Started], None]) -> None:
         """Read what a worker reports; the end of its connection is followed by its own."""
+        if self._worker_by_number.get(worker.number) is not worker:
+            # Its end was noticed in the same turn.
+            return
         self._selector.unregister(worker.channel)
         try:
             with worker.channel.makefile("rb") as stream:
@@ -193,7 +196,8 @@ class Supervisor:
 
     def _pass_on(self, number: int) -> None:
         for each in self._worker_by_number.values():
-            each.child.send_signal(number)
+            # One that is starting does not handle SIGINT yet.
+            each.child.send_signal(number if each.is_ready else signal.SIGTERM)
 
     def _kill(self) -> None:
         for each in self._worker_by_number.values():
