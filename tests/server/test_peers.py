@@ -24,10 +24,10 @@ class Revisions:
     following: int | None
     graphs: list[str]
     served: int = 1
-    asked: list[int | None] = field(default_factory=list)
+    requested: list[int | None] = field(default_factory=list)
 
     def reload(self, confirm: Confirm) -> None:
-        self.asked.append(self.following)
+        self.requested.append(self.following)
         if self.following is None:
             raise StartupError("the policy is invalid")
         confirm({"revision": self.following, "graphs": self.graphs, "quarantined": []})
@@ -102,7 +102,7 @@ def test_concurrent_reloads_all_succeed(start: Start) -> None:
         each.join()
 
     assert len(outputs) == 8
-    assert [len(each.asked) for each in workers] == [8, 8]
+    assert [len(each.requested) for each in workers] == [8, 8]
 
 
 def test_metrics_are_those_of_the_workers_that_respond(start: Start) -> None:

@@ -160,10 +160,10 @@ def test_a_job_is_cancelled_through_another_worker(clients: Clients) -> None:
 
 
 def test_a_tool_of_an_agent_is_the_same_through_every_worker(clients: Clients) -> None:
-    asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    listing = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     accept = {"Accept": "application/json, text/event-stream"}
 
-    first, second = (client.post(f"{G}/mcp", json=asked, headers=accept) for client in clients)
+    first, second = (client.post(f"{G}/mcp", json=listing, headers=accept) for client in clients)
 
     assert (first.status_code, second.status_code) == (200, 200)
     assert first.json() == second.json()

@@ -1,6 +1,6 @@
 """Messages between the processes of one server: their metrics, and a reload of all of them.
 
-Each worker process answers on a Unix socket in a folder that only the user of the server can open.
+Each worker process responds on a Unix socket in a folder that only the user of the server can open.
 A reload is one for all: every worker prepares its next revision, and they switch to it only once
 all of them could. A worker that does not respond prevents a reload, and is missing from metrics.
 The module knows no HTTP and no graphs.
@@ -45,7 +45,7 @@ class WorkerGroup:
         return str(self.folder / "jobs.db")
 
     def socket_of(self, number: int) -> Path:
-        """The socket on which a worker answers the other processes."""
+        """The socket on which a worker responds to the other processes."""
         return self.folder / f"{number}.sock"
 
     def read_metrics(self) -> bytes:
@@ -65,26 +65,26 @@ class WorkerGroup:
         with ExitStack() as connections:
             streams: list[BufferedIOBase] = []
             outputs: list[ReloadOutput] = []
-            # All reloads ask the workers in this order, so that of two at once the second waits at
-            # the first worker and they do not block each other.
+            # All reloads go through the workers in this order, so that of two at once the second
+            # waits at the first worker and they do not block each other.
             for number in range(1, self.count + 1):
                 connected = self._connected(number, within_s=PROCESS_RELOAD_S_MAX)
                 try:
                     stream = connections.enter_context(connected)
-                    answer = _ask(stream, _RELOAD)
+                    response = _request(stream, _RELOAD)
                 except OSError as error:
                     raise StartupError(
                         f"worker process {number} does not respond; try again later"
                     ) from error
-                if "refused" in answer:
-                    raise StartupError(str(answer["refused"]))
+                if "refused" in response:
+                    raise StartupError(str(response["refused"]))
                 streams.append(stream)
-                outputs.append(answer["prepared"])
+                outputs.append(response["prepared"])
             output = merge_reloads(outputs)
             for stream in streams:
                 # A worker that ended meanwhile is replaced by one that reads the same state.
                 with suppress(OSError):
-                    _ask(stream, _SWITCH)
+                    _request(stream, _SWITCH)
         return output
 
     @contextmanager
@@ -110,12 +110,12 @@ def merge_reloads(outputs: Sequence[ReloadOutput]) -> ReloadOutput:
     }
 
 
-def _ask(stream: BufferedIOBase, question: bytes) -> dict[str, ReloadOutput]:
-    _send(stream, question)
-    answer = stream.readline()
-    if not answer.endswith(b"\n"):
+def _request(stream: BufferedIOBase, request: bytes) -> dict[str, ReloadOutput]:
+    _send(stream, request)
+    response = stream.readline()
+    if not response.endswith(b"\n"):
         raise ConnectionResetError("the worker process ended")
-    parsed: dict[str, ReloadOutput] = orjson.loads(answer)
+    parsed: dict[str, ReloadOutput] = orjson.loads(response)
     return parsed
 
 
@@ -156,12 +156,16 @@ class Membership:
     def listen(
         self, encode_metrics: Callable[[], bytes], reload: Callable[[Confirm], object]
     ) -> None:
-        """Answer the other processes, on threads, from now on."""
+        """Respond to the other processes, on threads, from now on; `StartupError` if it cannot."""
         path = self.group.socket_of(self.number)
         # The predecessor of a replaced worker could not remove it.
         path.unlink(missing_ok=True)
         listening = socket.socket(socket.AF_UNIX)
-        listening.bind(str(path))
+        try:
+            listening.bind(str(path))
+        except OSError as error:
+            # The path may be too long for a Unix socket, depending on `TMPDIR`.
+            raise StartupError(f"cannot listen at {path}: {error.strerror or error}") from error
         listening.listen(_BACKLOG)
         Thread(target=_accept, args=(listening, encode_metrics, reload), daemon=True).start()
 
@@ -178,15 +182,15 @@ def _accept(
             # The process has too many files open at present.
             time.sleep(_ACCEPT_AGAIN_S)
             continue
-        Thread(target=_answer, args=(connection, encode_metrics, reload), daemon=True).start()
+        Thread(target=_respond, args=(connection, encode_metrics, reload), daemon=True).start()
 
 
-def _answer(
+def _respond(
     connection: socket.socket,
     encode_metrics: Callable[[], bytes],
     reload: Callable[[Confirm], object],
 ) -> None:
-    # The process that asks may end at any time.
+    # The process that sent the request may end at any time.
     with suppress(OSError), connection, connection.makefile("rwb") as stream:
         match stream.readline():
             case b"metrics\n":
@@ -200,7 +204,7 @@ def _answer(
 def _reload(stream: BufferedIOBase, reload: Callable[[Confirm], object]) -> None:
     def confirm(prepared: ReloadOutput) -> None:
         # The wait is not bounded: a worker that gave up while the others switch would differ. It
-        # ends with the process that asked.
+        # ends with the process that requested it.
         try:
             _send(stream, _encode({"prepared": prepared}))
             is_confirmed = stream.readline() == _SWITCH
@@ -217,8 +221,8 @@ def _reload(stream: BufferedIOBase, reload: Callable[[Confirm], object]) -> None
         _send(stream, _encode({}))
 
 
-def _encode(answer: object) -> bytes:
-    return orjson.dumps(answer, option=orjson.OPT_APPEND_NEWLINE)
+def _encode(message: object) -> bytes:
+    return orjson.dumps(message, option=orjson.OPT_APPEND_NEWLINE)
 
 
 def _send(stream: BufferedIOBase, message: bytes) -> None:

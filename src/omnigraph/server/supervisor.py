@@ -81,7 +81,7 @@ class Supervisor:
         self._selector = DefaultSelector()
         self._worker_by_number: dict[int, _Worker] = {}
         self._ends: deque[float] = deque(maxlen=PROCESS_RESTARTS_MAX + 1)
-        self._is_permitted = self._is_started = self._is_reload_wanted = False
+        self._may_all_open = self._is_started = self._is_reload_wanted = False
         self._exit_code: int | None = None
         self._stops_at = 0.0
 
@@ -158,8 +158,8 @@ class Supervisor:
         if not line.endswith(b"\n") or self._exit_code is not None:
             return
         worker.is_ready = True
-        if not self._is_permitted:
-            self._is_permitted = True
+        if not self._may_all_open:
+            self._may_all_open = True
             for number in range(2, self._group.count + 1):
                 self._permit(number)
         if not self._is_all_ready():
@@ -231,7 +231,7 @@ class Supervisor:
             self._log.warning("worker ended", **fields)
             self._is_reload_wanted |= self._is_started
             self._start(worker.number)
-            if self._is_permitted or worker.number == 1:
+            if self._may_all_open or worker.number == 1:
                 self._permit(worker.number)
             return
         self._log.error("worker failed", error=None, **fields)
