@@ -79,6 +79,7 @@ MAKES_NO_VERSION = frozenset(
     {
         "base_paths",
         "branches",
+        "centroids",
         "checkout_latest",
         "count_rows",
         "create_index_uncommitted",
@@ -132,7 +133,7 @@ MAKES_A_VERSION: Mapping[str, frozenset[str]] = {
     "omnigraph.storage.lance.compaction": frozenset({"execute", "plan"}),
     "omnigraph.storage.lance.cleanup": frozenset({"cleanup_old_versions"}),
 }
-LANCE_FUNCTIONS = frozenset({"blob_field", "dataset", "write_fragments"})
+LANCE_FUNCTIONS = frozenset({"blob_field", "dataset", "indices", "write_fragments"})
 WAYS_AROUND = frozenset({"eval", "exec", "getattr", "vars", "__import__", "import_module"})
 
 

@@ -122,8 +122,9 @@ class CrashingTables:
 
     def __init__(self, tables: TableStore, fault: Fault) -> None:
         self.with_workers = lambda workers: CrashingTables(tables.with_workers(workers), fault)
-        # Neither calls a store, so no fault can hit them.
-        self.generation, self.metered = tables.generation, tables.metered
+        # They call no store, so no fault can hit them.
+        self.generation, self.folder = tables.generation, tables.folder
+        self.metered = tables.metered
         self.find_head = fault.harmless(tables.find_head)
         self.schema = fault.harmless(tables.schema)
         self.column_numbers = fault.harmless(tables.column_numbers)
@@ -137,13 +138,13 @@ class CrashingTables:
         self.follow_delta = fault.harmless(tables.follow_delta)
         self.count_delta = fault.harmless(tables.count_delta)
         self.take = fault.harmless(tables.take)
+        self.find_nearest = fault.harmless(tables.find_nearest)
         self.stored_bytes = fault.harmless(tables.stored_bytes)
         self.indexes = fault.harmless(tables.indexes)
         self.plan_layout = fault.harmless(tables.plan_layout)
         self.count = fault.harmless(tables.count)
         self.fragment_row_counts = fault.harmless(tables.fragment_row_counts)
         self.parts = fault.harmless(tables.parts)
-        self.folder = tables.folder  # calls no store
         self.describe = fault.harmless(tables.describe)
         self.find_transaction = fault.harmless(tables.find_transaction)
         self.find_operations = fault.harmless(tables.find_operations)

@@ -322,6 +322,31 @@ SEARCH_BLOCK_BYTES = 4 * 1024 * 1024
 VECTOR_BLOCK_NUMBERS = 256 * 1024
 """Numbers of vectors that are widened at a time: this fits into a processor's cache."""
 
+NEAREST_EXACT_ROWS_MAX = 50_000
+"""Largest type whose vectors are all compared with a query vector although they have an index: a
+few milliseconds."""
+
+NEAREST_WANTED_MAX = 1_000
+"""Most entities that a vector index finds; for more, all vectors are compared."""
+
+NEAREST_SPARE = 4
+"""How many times the requested number of vectors is compared exactly with the query vector, because
+an index knows distances only approximately."""
+
+NEAREST_SPARE_MIN = 32
+"""Vectors that are compared in addition, so that small limits have a margin too."""
+
+NEAREST_FILTERED_MIN = 1_024
+"""Entities that an index finds at least if some of the nearest do not match the pattern: enough for
+ten results if one entity in ten matches."""
+
+NEAREST_PROBES = 256
+"""Partitions of a vector index that a query reads by default: all of them for up to about a million
+vectors, so that they are found however the vectors are distributed."""
+
+VECTOR_PARTITION_ROWS = 4_096
+"""Average number of vectors of one partition of an index: a partition is read as a whole."""
+
 ANALYSIS_BYTES_MAX = 4 * 1024 * 1024 * 1024
 """Most memory of a graph algorithm in process: larger graphs belong on Spark."""
 

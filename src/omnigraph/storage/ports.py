@@ -247,6 +247,18 @@ class FollowedDelta:
 
 
 @dataclass(frozen=True, slots=True)
+class NearRows:
+    """Rows of a version near a vector, nearest first, as their positions in a scan of a base.
+
+    The position is -1 for a row that the base does not have at the same address; `ids` are the ids
+    of these rows, in order.
+    """
+
+    positions: npt.NDArray[np.int64]
+    ids: pa.Array
+
+
+@dataclass(frozen=True, slots=True)
 class StoredBlob:
     """A part of a blob; `size` is that of the whole blob, None if the row has no blob.
 
@@ -392,6 +404,24 @@ class RowReader(Protocol):
 
     def stored_bytes(self, at: TableVersion, column: str) -> int:
         """The stored size of a column in bytes."""
+
+    def find_nearest(
+        self,
+        at: TableVersion,
+        *,
+        column: str,
+        query: npt.NDArray[np.float32],
+        count: int,
+        probes: int,
+        base: TableVersion,
+    ) -> NearRows | None:
+        """The rows nearest to a vector by the index of a column, at most `count`, from all rows.
+
+        The order is approximate, and so are the rows: `probes` partitions of the index are read,
+        and distances in it are estimated. Rows that the index does not cover are compared. None if
+        the column has no index or a damaged one, or if the version has at most
+        `NEAREST_EXACT_ROWS_MAX` rows.
+        """
 
 
 class TableReader(RowReader, Protocol):

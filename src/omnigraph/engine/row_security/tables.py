@@ -25,6 +25,7 @@ from omnigraph.engine.state.manifest import Entry
 from omnigraph.model.limits import PROBED_VALUES_MAX
 from omnigraph.storage.ports import (
     FollowedDelta,
+    NearRows,
     RowReader,
     StoredBlob,
     TableDelta,
@@ -244,6 +245,31 @@ class SecuredTables:
         if not self._is_sparse(at, limit, [column]):
             return whole
         return whole * self._seen(at, limit).count // limit.row_count
+
+    def find_nearest(
+        self,
+        at: TableVersion,
+        *,
+        column: str,
+        query: npt.NDArray[np.float32],
+        count: int,
+        probes: int,
+        base: TableVersion,
+    ) -> NearRows | None:
+        """The visible rows among those nearest to a vector, which may be none."""
+        limit = self._find(at, [column])
+        if limit is None:
+            return self.tables.find_nearest(
+                at, column=column, query=query, count=count, probes=probes, base=base
+            )
+        assert base == at, "visible rows are read without a base"
+        near = self.tables.find_nearest(
+            limit.at, column=column, query=query, count=count, probes=probes, base=limit.at
+        )
+        if near is None or not limit.hides_rows:
+            return near
+        positions = near.positions[self._seen(at, limit).marks[near.positions]]
+        return NearRows(np.searchsorted(self._places(at, limit), positions), near.ids)
 
     def _find(self, at: TableVersion, columns: Sequence[str]) -> VisibleRows | None:
         limit = self.limit_by_version.get(at)

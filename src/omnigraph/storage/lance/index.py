@@ -15,11 +15,13 @@ from itertools import islice
 from typing import TypeVar
 
 import numpy as np
-from lance import Index, LanceDataset, LanceOperation
+from lance import Index, LanceDataset, LanceOperation, LanceScanner
 from lance.bitmap import Bitmap
+from lance.indices import IndicesBuilder
+from lance.lance import indices as lance_indices  # its public module lacks `build_rq_model`
 from numpy.typing import NDArray
 
-from omnigraph.model.limits import LAYOUT_GROWTH, LAYOUT_ROWS_FREE
+from omnigraph.model.limits import LAYOUT_GROWTH, LAYOUT_ROWS_FREE, VECTOR_PARTITION_ROWS
 from omnigraph.storage.lance.errors import lance_errors
 from omnigraph.storage.lance.scan import open_version
 from omnigraph.storage.lance.stage import make_staged
@@ -77,7 +79,18 @@ _KIND_BY_LANCE_NAME = {
     "BTree": IndexKind.BTREE,
     "Inverted": IndexKind.INVERTED,
     "IVF_FLAT": IndexKind.VECTOR,
+    "IVF_RQ": IndexKind.VECTOR,
 }
+
+_QUANTIZED = "IVF_RQ"
+_QUANTIZED_DIMENSION_STEP = 8
+"""Lance 14 quantizes vectors whose dimension is a multiple of this."""
+
+_QUANTIZED_BITS = 5
+"""Bits of a quantized number: with three, some of the nearest are missed among random vectors."""
+
+_TRAINED_ROWS = 256
+"""Vectors per partition from which Lance computes the centroids, if there are enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +137,19 @@ class _Piece:
     spec: IndexSpec
     name: str
     fragments: tuple[int, ...]
-    is_whole: bool
+    model: _VectorModel | None
+
+
+@dataclass(frozen=True, slots=True)
+class _VectorModel:
+    """The centroids of the partitions and the rotation of the quantization.
+
+    Segments that have them in common can be merged. A segment without a model has its own.
+    """
+
+    partitions: int
+    centroids: NDArray[np.float32] | None
+    rotation: str | None
 
 
 def known_indexes(table: LanceDataset) -> tuple[KnownIndex, ...]:
@@ -134,7 +159,7 @@ def known_indexes(table: LanceDataset) -> tuple[KnownIndex, ...]:
         KnownIndex(
             name=index.name,
             columns=tuple(index.field_names),
-            kind=_KIND_BY_LANCE_NAME.get(index.index_type),
+            kind=_find_kind(table, index.index_type, index.field_names),
             # Coverage of fragments that the version no longer has is dropped.
             segments=tuple(
                 Segment(str(each.uuid), present & frozenset(each.fragment_ids))
@@ -143,6 +168,23 @@ def known_indexes(table: LanceDataset) -> tuple[KnownIndex, ...]:
         )
         for index in sorted(table.describe_indices(), key=lambda index: index.name)
     )
+
+
+def _find_kind(table: LanceDataset, lance_name: str, columns: Sequence[str]) -> IndexKind | None:
+    kind = _KIND_BY_LANCE_NAME.get(lance_name)
+    if kind is not IndexKind.VECTOR or len(columns) != 1:
+        return kind
+    # An index of the other type was built by an earlier version of OmniGraph, and is replaced.
+    return kind if lance_name == _vector_type(_dimension(table, columns[0])) else None
+
+
+def _vector_type(dimension: int) -> str:
+    return "IVF_FLAT" if dimension % _QUANTIZED_DIMENSION_STEP else _QUANTIZED
+
+
+def _dimension(table: LanceDataset, column: str) -> int:
+    size: int = table.schema.field(column).type.list_size
+    return size
 
 
 def find_indexes(table: LanceDataset) -> dict[IndexSpec, int]:
@@ -234,14 +276,20 @@ def _is_worth_keeping(segment: Segment, row_counts: Mapping[int, int]) -> bool:
 
 def _has_vectors(table: LanceDataset, column: str, fragments: Collection[int]) -> bool:
     # Lance cannot build a vector index without vectors.
-    found = table.scanner(
+    return bool(_scan_vectors(table, column, fragments, limit=1).to_table().num_rows)
+
+
+def _scan_vectors(
+    table: LanceDataset, column: str, fragments: Collection[int], *, limit: int | None
+) -> LanceScanner:
+    """A scan of the row ids of all rows with a vector."""
+    return table.scanner(
         columns=[],
         filter=f"`{column}` IS NOT NULL",
         fragments=[each for each in table.get_fragments() if each.fragment_id in fragments],
         with_row_id=True,
-        limit=1,
+        limit=limit,
     )
-    return bool(found.to_table().num_rows)
 
 
 def _name_beside(taken: Collection[str], column: str) -> str:
@@ -259,7 +307,7 @@ def _build(
     pool: WorkerPool | None,
 ) -> list[Index]:
     """Build one segment for each plan; pieces written by several workers are merged."""
-    pieces = [tuple(_cut(build, row_counts, pool)) for build in builds]
+    pieces = [tuple(_cut(table, build, row_counts, pool)) for build in builds]
     every = [piece for each in pieces for piece in each]
     written = iter(run_tasks(table, _write_segment, every, pool=pool, stage="index"))
     segments = [tuple(islice(written, len(each))) for each in pieces]
@@ -276,11 +324,15 @@ def _build(
     ]
 
 
-def _cut(build: _Build, row_counts: Mapping[int, int], pool: WorkerPool | None) -> Iterator[_Piece]:
+def _cut(
+    table: LanceDataset,
+    build: _Build,
+    row_counts: Mapping[int, int],
+    pool: WorkerPool | None,
+) -> Iterator[_Piece]:
     """The build split into pieces of adjacent fragments, one per task."""
-    rows_max = _sum(row_counts, build.fragments)
-    if pool is not None:
-        rows_max = pool.workers.share(rows_max)
+    row_count = _sum(row_counts, build.fragments)
+    rows_max = row_count if pool is None else pool.workers.share(row_count)
     groups: list[list[int]] = [[]]
     rows = 0
     for number in build.fragments:
@@ -289,8 +341,36 @@ def _cut(build: _Build, row_counts: Mapping[int, int], pool: WorkerPool | None) 
             rows = 0
         groups[-1].append(number)
         rows += row_counts[number]
+    model = None
+    if build.spec.kind is IndexKind.VECTOR:
+        partitions = max(1, row_count // VECTOR_PARTITION_ROWS)
+        model = _VectorModel(partitions, None, None)
+        if len(groups) > 1:
+            model = _train(table, build.spec.column, build.fragments)
     for group in groups:
-        yield _Piece(build.spec, build.name, tuple(group), is_whole=len(groups) == 1)
+        yield _Piece(build.spec, build.name, tuple(group), model)
+
+
+def _train(table: LanceDataset, column: str, fragments: Collection[int]) -> _VectorModel:
+    """A model for segments that are merged."""
+    vectors = _scan_vectors(table, column, fragments, limit=None).count_rows()
+    partitions = max(1, vectors // VECTOR_PARTITION_ROWS)
+    dimension = _dimension(table, column)
+    is_quantized = _vector_type(dimension) == _QUANTIZED
+    rotation = (
+        lance_indices.build_rq_model(dimension, num_bits=_QUANTIZED_BITS) if is_quantized else None
+    )
+    if partitions == 1:
+        # Every vector belongs to the only partition, whatever its centroid is.
+        return _VectorModel(1, np.zeros((1, dimension), np.float32), rotation)
+    trained = IndicesBuilder(table, column).train_ivf(
+        partitions,
+        distance_type="l2",
+        sample_rate=min(_TRAINED_ROWS, vectors // partitions),
+        fragment_ids=list(fragments),
+    )
+    numbers = trained.centroids.flatten().to_numpy(zero_copy_only=False)
+    return _VectorModel(partitions, numbers.reshape(partitions, dimension), rotation)
 
 
 def _write_segment(table: LanceDataset, piece: _Piece) -> Index:
@@ -302,26 +382,25 @@ def _write_segment(table: LanceDataset, piece: _Piece) -> Index:
                 column, str(piece.spec.kind), name=name, replace=True, fragment_ids=fragments
             )
         case IndexKind.VECTOR:
-            return builder.create_index_uncommitted(
+            assert piece.model is not None, "a vector index has a model"
+            build = partial(
+                builder.create_index_uncommitted,
                 column,
-                "IVF_FLAT",
                 name=name,
                 metric="l2",
                 replace=True,
-                num_partitions=1,
-                ivf_centroids=None if piece.is_whole else _any_centre(table, column),
+                num_partitions=piece.model.partitions,
+                ivf_centroids=piece.model.centroids,
                 fragment_ids=fragments,
             )
+            lance_name = _vector_type(_dimension(table, column))
+            if lance_name != _QUANTIZED:
+                return build(lance_name)
+            return build(lance_name, num_bits=_QUANTIZED_BITS, rabitq_model=piece.model.rotation)
 
 
 def _merge_segments(table: LanceDataset, segments: Sequence[Index]) -> Index:
     return copy(table).merge_existing_index_segments(list(segments))
-
-
-def _any_centre(table: LanceDataset, column: str) -> NDArray[np.float32]:
-    # Segments can be merged if they have the same centroids. There is only one, and every vector
-    # belongs to it.
-    return np.zeros((1, table.schema.field(column).type.list_size), np.float32)
 
 
 def _sum(row_counts: Mapping[int, int], fragments: Iterable[int]) -> int:

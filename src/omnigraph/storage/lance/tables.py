@@ -21,7 +21,17 @@ from lance import LanceDataset
 from omnigraph.model.errors import CorruptError, NotFoundError, ReadSetChangedError
 from omnigraph.model.limits import PROBED_VALUES_MAX
 from omnigraph.storage.fsync import Durability, flush_path
-from omnigraph.storage.lance import branches, cleanup, commit, compaction, delta, index, scan, stage
+from omnigraph.storage.lance import (
+    branches,
+    cleanup,
+    commit,
+    compaction,
+    delta,
+    index,
+    scan,
+    stage,
+    vector_search,
+)
 from omnigraph.storage.lance import fragments as lance_parts
 from omnigraph.storage.lance.branches import is_own
 from omnigraph.storage.lance.commit import LanceCommits
@@ -45,6 +55,7 @@ from omnigraph.storage.ports import (
     IndexSpec,
     Layout,
     LayoutStep,
+    NearRows,
     NewFile,
     ReadAccess,
     ReadMeter,
@@ -153,6 +164,28 @@ class LanceTables:
     def stored_bytes(self, at: TableVersion, column: str) -> int:
         with self._reading(at) as table:
             return scan.stored_bytes(table, column)
+
+    def find_nearest(
+        self,
+        at: TableVersion,
+        *,
+        column: str,
+        query: npt.NDArray[np.float32],
+        count: int,
+        probes: int,
+        base: TableVersion,
+    ) -> NearRows | None:
+        assert at.ref.path == base.ref.path, "versions of one table"
+        with self._reading(at) as table, self._reading(base) as own:
+            return vector_search.find_nearest(
+                table,
+                column,
+                query,
+                count=count,
+                probes=probes,
+                base=own,
+                deletions=delta.Deletions(at.ref.path, self._files),
+            )
 
     def scan_by_id(self, at: TableVersion, *, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         with self._reading(at) as table:
