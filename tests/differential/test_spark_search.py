@@ -165,7 +165,7 @@ def test_a_text_without_an_embedder_is_refused_before_anything_is_read(
     frames = frames_of(spark, build_graph(tmp_path / "graph", NOTES))
 
     with pytest.raises(UnavailableError, match=r"embed the text that \$n.face is compared with"):
-        read(frames, {"id": "id"}, searches={Nearest(FACE, words("sun")): "d"})
+        read(frames, {"id": "id"}, searches={Nearest(FACE, words("sun"), None): "d"})
 
 
 # Which rows, of which state

@@ -123,7 +123,7 @@ def holds(text: str | None, *, edits: int | None = None, is_negated: bool = Fals
 
 def near(vector: Sequence[float] | None) -> Nearest:
     """A search for faces like a vector."""
-    return Nearest(FACE, Constant(None if vector is None else tuple(vector), FACE.type))
+    return Nearest(FACE, Constant(None if vector is None else tuple(vector), FACE.type), None)
 
 
 def relevant(text: str | None) -> Bm25:

@@ -183,10 +183,20 @@ Condition = Comparison | NullTest | SameEntity | TextMatch | AllOf | AnyOf
 
 @dataclass(frozen=True, slots=True)
 class Nearest:
-    """Ascending L2 distance to a vector, or to the embedding of a text."""
+    """Ascending L2 distance to a vector, or to the embedding of a text.
+
+    `effort` is the number of partitions that are read of an index; None leaves it to the engine.
+    """
 
     field: PropertyValue
     query: Given
+    effort: Given | Exact | None
+
+
+class Exact(StrEnum):
+    """No index is used: all vectors are compared."""
+
+    EXACT = "exact"
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,8 +138,13 @@ def _render_text_match(match: ir.TextMatch) -> str:
 
 def _render_ranking(ranking: ir.Ranking) -> str:
     match ranking:
-        case ir.Nearest(field=field, query=query):
-            return f"nearest({render_operand(field)}, {render_operand(query)})"
+        case ir.Nearest(field=field, query=query, effort=effort):
+            arguments = [render_operand(field), render_operand(query)]
+            if isinstance(effort, ir.Exact):
+                arguments.append(str(effort))
+            elif effort is not None:
+                arguments.append(render_operand(effort))
+            return f"nearest({', '.join(arguments)})"
         case ir.Bm25(field=field, query=query):
             return f"bm25({render_operand(field)}, {render_operand(query)})"
         case ir.Rrf(primary=primary, secondary=secondary, k=k):

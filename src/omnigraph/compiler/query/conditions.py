@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from omnigraph.compiler import ir
-from omnigraph.compiler.parser import Literal
+from omnigraph.compiler.parser import Literal, Name
 from omnigraph.compiler.query import ast
 from omnigraph.compiler.query.expressions import (
     Scope,
@@ -35,7 +35,7 @@ _USAGE_BY_FUNCTION = {
     "match_text": 'match_text($v.property, "text")',
     "fuzzy": 'fuzzy($v.property, "text") or fuzzy($v.property, "text", 1)',
     "bm25": 'bm25($v.property, "text")',
-    "nearest": "nearest($v.vector, $query)",
+    "nearest": "nearest($v.vector, $query) or nearest($v.vector, $query, exact)",
     "rrf": "rrf(nearest(…), bm25(…))",
 }
 
@@ -75,9 +75,9 @@ def variable_of(ranking: ir.Ranking) -> str:
 
 
 def _check_nearest(call: ast.Call, scope: Scope) -> ir.Nearest | None:
-    if not _has_arity(call, 2, 2, scope):
+    if not _has_arity(call, 2, 3, scope):
         return None
-    written_field, written_query = call.arguments
+    written_field, written_query = call.arguments[:2]
     field = _check_field(written_field, scope, "T15")
     if field is None:
         return None
@@ -96,7 +96,16 @@ def _check_nearest(call: ast.Call, scope: Scope) -> ir.Nearest | None:
         advice = f"give {field.type.element.dimension} numbers, or a String to be embedded"
         scope.diagnostics.error("T15", problem, written_query.span, advice)
         return None
-    return ir.Nearest(field, query)
+    if len(call.arguments) == 2:
+        return ir.Nearest(field, query, None)
+    effort = _check_effort(call.arguments[2], scope)
+    return None if effort is None else ir.Nearest(field, query, effort)
+
+
+def _check_effort(written: Expression, scope: Scope) -> ir.Given | ir.Exact | None:
+    if isinstance(written, Name) and written.text == ir.Exact.EXACT.value:
+        return ir.Exact.EXACT
+    return _check_integer(written, scope, "T15", minimum=1)
 
 
 def _is_vector_query(query: ir.Given, vector: Vector) -> bool:

@@ -10,15 +10,19 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from omnigraph.engine.read.adjacency import AdjacencyCache
 from omnigraph.engine.read.budget import Budget, CacheMemory, CacheStats, LruCache
 from omnigraph.engine.read.deltas import DeltaCache, follow, make_delta
 from omnigraph.engine.read.entities import (
+    SPARSE,
     ChangedEntities,
     ColumnCache,
     EntityDelta,
     IndexKey,
     Marks,
+    Ordinals,
     TableEntities,
     WholeEntities,
 )
@@ -26,6 +30,7 @@ from omnigraph.engine.read.search.vectors import ChangedVectors, VectorColumn, v
 from omnigraph.engine.state.manifest import Entry, Snapshot, make_table_key
 from omnigraph.model.catalog import Catalog, TypeKind
 from omnigraph.model.errors import CorruptError, NotFoundError
+from omnigraph.model.limits import NEAREST_EXACT_ROWS_MAX
 from omnigraph.model.ports import Observer
 from omnigraph.model.runtime import lazy_module
 from omnigraph.storage.ports import RowReader, TableVersion
@@ -168,6 +173,21 @@ class Sources:
         if not isinstance(index, ChangedEntities):
             return read
         return ChangedVectors(read, vector_column(index.changed(property)), index.delta)
+
+    def some_vectors(
+        self, index: WholeEntities, property: str, ordinals: Ordinals
+    ) -> VectorColumn | None:
+        """The vectors of some entities of a large type, by position in `ordinals`.
+
+        None if all vectors of the type are cached, or are better read together.
+        """
+        if (
+            index.size <= NEAREST_EXACT_ROWS_MAX
+            or len(ordinals) * SPARSE >= index.size
+            or (index.base.key, property) in self.cache.vectors
+        ):
+            return None
+        return vector_column(index.values(property, pa.null(), ordinals))
 
     def _index(self, entry: Entry) -> WholeEntities:
         known = self._indexes.get(entry.table_key)

@@ -20,7 +20,7 @@ from omnigraph.engine.read.budget import Budget, CacheMemory, LruCache, UseCount
 from omnigraph.engine.read.ordering import hash_text, hash_texts, order_keys
 from omnigraph.engine.rows.conditions import BoundCondition, evaluate_mask
 from omnigraph.model.limits import CACHED_TYPE_ROWS_MAX, USE_COUNTERS_MAX
-from omnigraph.storage.ports import RowReader, TableVersion
+from omnigraph.storage.ports import NearRows, RowReader, TableVersion
 from omnigraph.storage.predicates import OneOf, Predicate
 
 Ordinals = npt.NDArray[np.int64]
@@ -102,6 +102,31 @@ class HashedIds:
         is_place = places < len(self._hashes)
         is_place[is_place] = self._hashes[places[is_place]] == hashes[is_place]
         return is_place
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSearch:
+    """A search for the entities near a vector, by the index of a property.
+
+    The entities come in approximate order, nearest first. None if there is no index to use.
+    """
+
+    property: str
+    query: npt.NDArray[np.float32]
+    probes: int
+
+    def run(
+        self, at: TableVersion, count: int, *, tables: RowReader, base: TableVersion
+    ) -> NearRows | None:
+        """The rows of a version, by their positions in the base."""
+        return tables.find_nearest(
+            at,
+            column=self.property,
+            query=self.query,
+            count=count,
+            probes=self.probes,
+            base=base,
+        )
 
 
 class ColumnCache:
@@ -271,6 +296,11 @@ class TableEntities:
         """The ordinal of one id; empty if there is no such entity."""
         (ordinal,) = self.find(pa.array([id], pa.string())).tolist()
         return np.array([] if ordinal == UNBOUND else [ordinal], np.int64)
+
+    def find_nearest(self, search: IndexSearch, count: int) -> Ordinals | None:
+        """At most `count` entities that an index finds near a vector; see `IndexSearch`."""
+        near = search.run(self.at, count, tables=self._tables, base=self.at)
+        return None if near is None else near.positions
 
     def matching(self, conditions: Sequence[BoundCondition], names: Sequence[str]) -> Ordinals:
         """The entities whose values in the named columns meet all conditions."""
@@ -457,6 +487,15 @@ class ChangedEntities:
             return self.delta.ordinals[row : row + 1]
         found = self.base.find_one(id)
         return found[~np.isin(found, self.delta.dropped)]
+
+    def find_nearest(self, search: IndexSearch, count: int) -> Ordinals | None:
+        """At most `count` entities that an index finds near a vector; see `IndexSearch`."""
+        near = search.run(self.at, count, tables=self._tables, base=self.base.at)
+        if near is None:
+            return None
+        found = near.positions.copy()
+        found[found == UNBOUND] = self.delta.ordinals[find_all(near.ids, self.delta.ids)]
+        return found
 
     def matching(self, conditions: Sequence[BoundCondition], names: Sequence[str]) -> Ordinals:
         """The entities whose values in the named columns meet all conditions."""

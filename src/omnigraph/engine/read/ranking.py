@@ -15,24 +15,30 @@ import numpy.typing as npt
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from omnigraph.compiler.ir import Bm25, Given, Nearest, PropertyValue, Ranking, Rrf, Value
+from omnigraph.compiler.ir import Bm25, Exact, Given, Nearest, PropertyValue, Ranking, Rrf, Value
 from omnigraph.engine.read.entities import (
     UNBOUND,
     EntityIndex,
     Indexes,
+    IndexSearch,
+    Marks,
     Ordinals,
     WholeEntities,
     move,
 )
 from omnigraph.engine.read.filter import Filter
 from omnigraph.engine.read.relation import Relation
+from omnigraph.engine.read.search.vectors import are_decisive, choose_candidates
 from omnigraph.engine.rows.comparisons import Inputs
 from omnigraph.model.catalog import Catalog
 from omnigraph.model.errors import EmbeddingError, InvalidValueError
+from omnigraph.model.limits import NEAREST_PROBES
 from omnigraph.model.ports import Embedder
 from omnigraph.model.types import Vector
 
 QueryVector = npt.NDArray[np.float32]
+
+_PROBES_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +104,27 @@ def fusion_constant(k: Given, inputs: Inputs) -> int | None:
             problem=f"{constant} is not positive",
         )
     return constant
+
+
+def find_index_search(ranking: Nearest, query: QueryVector, inputs: Inputs) -> IndexSearch | None:
+    """The search of the index that a ranking may use; None if it has to compare all vectors.
+
+    Raises `InvalidValueError` if the number of partitions is not positive.
+    """
+    if isinstance(ranking.effort, Exact) or not np.isfinite(query).all():
+        return None
+    given = None if ranking.effort is None else inputs.value_of(ranking.effort)
+    probes = NEAREST_PROBES if given is None else given
+    assert isinstance(probes, int)
+    if probes < 1:
+        raise InvalidValueError(
+            subject="the number of partitions of nearest()",
+            expected="a positive number",
+            value=probes,
+            problem=f"{probes} is not positive",
+        )
+    # Lance counts partitions in 32 bits, and no index has this many.
+    return IndexSearch(ranking.field.property, query, min(probes, _PROBES_MAX))
 
 
 def _number(value: Value) -> float:
@@ -202,14 +229,53 @@ class Ranker:
         table, places = _in_table(ordinals, index)
         if query is None or not table.has_columns([ranking.field.property]) or not len(ordinals):
             return _NOTHING
-        column = self.matcher.sources.vector_column(table, ranking.field.property)
-        is_candidate = np.zeros(table.size, np.bool_)
-        is_candidate[places] = True
-        near = column.nearest(query, len(ordinals) if wanted is None else wanted, is_candidate)
-        distances = column.distances(query, near)
+        is_match = np.zeros(table.size, np.bool_)
+        is_match[places] = True
+        near, distances = self._find_near(ranking, query, table, is_match, wanted)
         back = np.full(table.size, UNBOUND, np.int64)
         back[places] = ordinals
         return _best(back[near], distances, near, table, wanted)
+
+    def _find_near(
+        self,
+        ranking: Nearest,
+        query: QueryVector,
+        table: WholeEntities,
+        is_match: Marks,
+        wanted: int | None,
+    ) -> tuple[Ordinals, Scores]:
+        """The matching entities that may be among the nearest, and their distances."""
+        name, sources = ranking.field.property, self.matcher.sources
+        search = find_index_search(ranking, query, self.matcher.inputs)
+        if search is not None:
+            chosen = choose_candidates(
+                wanted,
+                search=lambda count: table.find_nearest(search, count),
+                match=lambda found: is_match[found],
+            )
+            if chosen is not None:
+                distances = self._measure(table, name, query, chosen)
+                if wanted is not None and are_decisive(distances, wanted):
+                    is_vector = ~np.isnan(distances)
+                    return chosen[is_vector], distances[is_vector]
+        matching = np.flatnonzero(is_match)
+        count = len(matching) if wanted is None else wanted
+        some = sources.some_vectors(table, name, matching)
+        if some is not None:
+            near = some.nearest(query, count, None)
+            return matching[near], some.distances(query, near)
+        column = sources.vector_column(table, name)
+        near = column.nearest(query, count, is_match)
+        return near, column.distances(query, near)
+
+    def _measure(
+        self, table: WholeEntities, name: str, query: QueryVector, ordinals: Ordinals
+    ) -> Scores:
+        """The distance of each entity; NaN without a vector."""
+        some = self.matcher.sources.some_vectors(table, name, ordinals)
+        if some is not None:
+            return some.distances(query, np.arange(len(ordinals)))
+        return self.matcher.sources.vector_column(table, name).distances(query, ordinals)
 
     def _rank_bm25(
         self, ranking: Bm25, ordinals: Ordinals, index: EntityIndex, wanted: int | None
@@ -235,8 +301,8 @@ class Ranker:
         distances = np.full(len(places), np.nan)
         is_bound = places != UNBOUND
         if query is not None and table.has_columns([ranking.field.property]) and is_bound.any():
-            column = self.matcher.sources.vector_column(table, ranking.field.property)
-            distances[is_bound] = column.distances(query, places[is_bound])
+            name = ranking.field.property
+            distances[is_bound] = self._measure(table, name, query, places[is_bound])
         return distances
 
     def _vector(self, ranking: Nearest) -> QueryVector | None:

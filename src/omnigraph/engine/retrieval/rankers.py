@@ -121,7 +121,7 @@ def make_vectors(
     numbers_by_kind: dict[tuple[int, str | None], tuple[float, ...]] = {}
     for ranker in rankers:
         if isinstance(ranker, VectorRanker) and ranker.kind not in numbers_by_kind:
-            ranking = Nearest(ranker.field, Constant(text, STRING))
+            ranking = Nearest(ranker.field, Constant(text, STRING), None)
             vectors = QueryVectors(Inputs({}, now), embedder, catalog, {VARIABLE: ranker.type})
             try:
                 found = vectors.find(ranking)

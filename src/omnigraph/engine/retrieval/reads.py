@@ -56,7 +56,7 @@ class Reads:
                 ranking, values[_TEXT.name] = ir.Bm25(field, _TEXT), text
             case VectorRanker(_, field):
                 vector = ir.ParameterValue("vector", replace(field.type, is_nullable=False))
-                ranking = ir.Nearest(field, vector)
+                ranking = ir.Nearest(field, vector, None)
                 values[vector.name] = tuple(vectors[ranker.dimension])
         score = _column("score", ranking, F64.as_nullable())
         found = self._run(

@@ -10,18 +10,24 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from omnigraph.compiler import ir
+from omnigraph.engine.read.entities import one_chunk
 from omnigraph.engine.read.explain import share_of_all
 from omnigraph.engine.read.filter import can_push_down, text_query
 from omnigraph.engine.read.plan import ExpandStep
-from omnigraph.engine.read.ranking import QueryVectors
+from omnigraph.engine.read.ranking import QueryVectors, find_index_search
 from omnigraph.engine.read.search.text_index import EMPTY_STATISTICS, TextStatistics
 from omnigraph.engine.rows.comparisons import Inputs
 from omnigraph.engine.rows.conditions import ALWAYS, And, bind
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType, TypeKind, Unique
+from omnigraph.spark.jobs import run_job_quietly
 from omnigraph.spark.query.column_pruning import NOTHING, ReferencedColumns, Search
 from omnigraph.spark.query.expressions import Expressions
 from omnigraph.spark.query.relation import Relation, id_column, property_column
@@ -147,6 +153,34 @@ class Entities:
         sources = self.frames.count(self.near_type(expand))
         each_hop = self.count_edges(expand) / max(sources, 1)
         return float(sum(each_hop**hop for hop in range(expand.hops_min, expand.hops_max + 1)))
+
+    def find_candidates(
+        self, ranking: ir.Nearest, part: Relation, *, wanted: int | None
+    ) -> pa.Array | None:
+        """The ids of the entities that a ranking of a part ranks; None if it ranks all of them.
+
+        Runs a job unless the part consists of all entities of the type.
+        """
+        query = self.vectors.find(ranking)
+        search = None if query is None else find_index_search(ranking, query, self.vectors.inputs)
+        if search is None:
+            return None
+        variable = ranking.field.variable
+        declared = self.catalog.nodes[self.vectors.type_by_variable[variable]]
+        is_whole = part.whole == variable and not self.frames.is_restricted(declared)
+
+        def match(ids: pa.Array) -> npt.NDArray[np.bool_]:
+            if is_whole:
+                return np.ones(len(ids), np.bool_)
+            name = id_column(variable)
+            found = part.frame.select(name).where(f.col(name).isin(ids.to_pylist())).distinct()
+            rows = run_job_quietly(found.sparkSession, found.toArrow, stage="match")
+            marks: npt.NDArray[np.bool_] = pc.is_in(ids, value_set=one_chunk(rows[name])).to_numpy(
+                zero_copy_only=False
+            )
+            return marks
+
+        return self.frames.find_candidates(declared, search, wanted=wanted, match=match)
 
     def _read(
         self,

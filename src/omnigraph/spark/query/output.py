@@ -35,6 +35,7 @@ Batches = Iterator[pa.RecordBatch]
 Places = npt.NDArray[np.float64]
 
 _ID, _FIRST, _SECOND = "id", "first", "second"
+_NEAR = "near"
 _PLACE, _SCORE, _COUNT = "place", "score", "count"
 
 _RANKING = StructType(
@@ -264,9 +265,10 @@ class Output:
     def _plain(self, part: Relation) -> DataFrame:
         frame, keys = part.frame, list[Column]()
         if self.read.ranking is not None:
+            frame, by = self._ranked_by(self.read.ranking, part)
             frame, order = rank_rows(
                 frame,
-                self._ranked_by(self.read.ranking),
+                by,
                 id=id_column(ranked_variable(self.read.ranking)),
                 place=_PLACE,
                 score=_SCORE,
@@ -289,17 +291,31 @@ class Output:
         ]
         return _cut(ordered, self.window).select(*shown)
 
-    def _ranked_by(self, ranking: ir.Ranking) -> RankedBy:
+    def _ranked_by(self, ranking: ir.Ranking, part: Relation) -> tuple[DataFrame, RankedBy]:
+        """The rows with the columns of a ranking, and the ranking by these columns."""
         match ranking:
             case ir.Nearest() | ir.Bm25():
-                return self._ranker(ranking)
+                return self._ranker(ranking, part, part.frame, _FIRST)
             case ir.Rrf(primary, secondary, k):
                 constant = fusion_constant(k, self.entities.expressions.inputs)
-                return Fused(self._ranker(primary), self._ranker(secondary), constant)
+                frame, first = self._ranker(primary, part, part.frame, _FIRST)
+                frame, second = self._ranker(secondary, part, frame, _SECOND)
+                return frame, Fused(first, second, constant)
 
-    def _ranker(self, ranking: ir.Nearest | ir.Bm25) -> ByColumn:
-        is_distance = isinstance(ranking, ir.Nearest)
-        return ByColumn(self.entities.searches[ranking], is_distance=is_distance)
+    def _ranker(
+        self, ranking: ir.Nearest | ir.Bm25, part: Relation, frame: DataFrame, place: str
+    ) -> tuple[DataFrame, ByColumn]:
+        column = self.entities.searches[ranking]
+        if isinstance(ranking, ir.Bm25):
+            return frame, ByColumn(column, is_distance=False)
+        ids = self.entities.find_candidates(ranking, part, wanted=self.window.stop)
+        if ids is None:
+            return frame, ByColumn(column, is_distance=True)
+        # Distances of other entities may be returned, but do not rank them.
+        is_candidate = f.col(id_column(ranking.field.variable)).isin(ids.to_pylist())
+        near = f"{_NEAR}_{place}"
+        frame = frame.withColumn(near, f.when(is_candidate, f.col(column)))
+        return frame, ByColumn(near, is_distance=True)
 
     def _sort_key(self, key: ir.SortKey) -> Column:
         expression = key.expression

@@ -7,11 +7,12 @@ the engine in process bit by bit. Small types are read on the driver.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -19,6 +20,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BooleanType, DoubleType, StructField, StructType
 
 from omnigraph.engine.context import GraphContext
+from omnigraph.engine.read.entities import IndexSearch, one_chunk
 from omnigraph.engine.read.search.text_index import (
     EMPTY_STATISTICS,
     TextIndex,
@@ -26,7 +28,7 @@ from omnigraph.engine.read.search.text_index import (
     TextStatistics,
     build_text_index,
 )
-from omnigraph.engine.read.search.vectors import vector_column
+from omnigraph.engine.read.search.vectors import are_decisive, choose_candidates, vector_column
 from omnigraph.engine.row_security.tables import find_visible_rows
 from omnigraph.engine.rows.conditions import ALWAYS, And, BoundCondition
 from omnigraph.engine.state.branch_state import Basis
@@ -215,6 +217,47 @@ class TypeFrames:
         if entry is None:
             return 0
         return entry.row_count * row_bytes(entry, columns, tables=self.opened.stores.tables)
+
+    def find_candidates(
+        self,
+        declared: NodeType,
+        search: IndexSearch,
+        *,
+        wanted: int | None,
+        match: Callable[[pa.Array], npt.NDArray[np.bool_]],
+    ) -> pa.Array | None:
+        """The ids of the entities that a nearest-neighbour search ranks; None if it ranks all.
+
+        They are those that the executor in process compares. `match` marks the ids of entities that
+        match the pattern.
+        """
+        entry = self.basis.state.snapshot.entries.get(table_key_of(declared))
+        tables = self.opened.stores.tables
+        if entry is None or search.property not in tables.schema(entry.at).names:
+            return None
+        at = entry.at
+
+        def find(count: int) -> npt.NDArray[np.int64] | None:
+            near = search.run(at, count, tables=tables, base=at)
+            return None if near is None else near.positions
+
+        def read(positions: npt.NDArray[np.int64], column: str) -> pa.Array:
+            ascending = np.sort(positions)
+            rows = tables.take(at, positions=ascending, columns=[column])
+            return one_chunk(rows[column]).take(pa.array(np.searchsorted(ascending, positions)))
+
+        chosen = choose_candidates(
+            wanted, search=find, match=lambda positions: match(read(positions, "id"))
+        )
+        if chosen is None or wanted is None:
+            return None
+        vectors = vector_column(read(chosen, search.property))
+        distances = vectors.distances(search.query, np.arange(len(chosen)))
+        return read(chosen, "id") if are_decisive(distances, wanted) else None
+
+    def is_restricted(self, declared: NodeType | EdgeType) -> bool:
+        """Whether some entities of a type may be invisible."""
+        return find_visible_rows(self.basis, table_key_of(declared)) is not None
 
     def count_words(self, declared: NodeType | EdgeType, column: str, query: str) -> TextStatistics:
         """The statistics of a query's scores over all visible texts of a type."""

@@ -1,12 +1,18 @@
-"""Exact nearest-neighbour search over one column of vectors.
+"""Exact nearest-neighbour search over one column of vectors, and the candidates of one by index.
 
 A fast pass in single precision excludes a vector only if rounding errors cannot make it one of the
 nearest. A null, or a vector with a number that is not finite, counts as missing. The module does
 not know ids: the caller breaks ties among the candidates.
+
+An index finds entities near a vector approximately. More of them than requested are chosen and
+compared exactly, so distances and order do not depend on the index. The choice depends only on the
+version of the type and on the entities that match the pattern, so all executors choose alike. Where
+the index cannot decide, there is no choice, and the caller compares all matching entities.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -151,3 +157,41 @@ def vector_column(vectors: pa.Array) -> VectorColumn:
         squares[start : start + step] = np.square(block, out=block).sum(axis=1)
     is_valid = vectors.is_valid().to_numpy(zero_copy_only=False)
     return VectorColumn(matrix, squares, is_valid & np.isfinite(squares))
+
+
+Rows = NDArray[np.int64]
+
+Search = Callable[[int], Rows | None]
+"""Finds at most so many rows by index, nearest first; None if there is no index to use."""
+
+Match = Callable[[Rows], NDArray[np.bool_]]
+"""Which rows match the pattern."""
+
+
+def choose_candidates(wanted: int | None, *, search: Search, match: Match) -> Rows | None:
+    """The rows to compare for the `wanted` nearest ones that match; None to compare all of them."""
+    if wanted is None or not 0 < wanted <= limits.NEAREST_WANTED_MAX:
+        return None
+    needed = limits.NEAREST_SPARE * wanted + limits.NEAREST_SPARE_MIN
+    found = search(needed)
+    if found is None:
+        return None
+    chosen = found[match(found)]
+    if len(chosen) < needed:
+        # Some of the nearest rows do not match, so rows that are farther away are needed too.
+        found = search(max(limits.NEAREST_FILTERED_MIN, limits.NEAREST_SPARE * needed))
+        if found is None:
+            return None
+        chosen = found[match(found)][:needed]
+    return chosen if len(chosen) == needed else None
+
+
+def are_decisive(distances: NDArray[np.float64], wanted: int) -> bool:
+    """Whether the candidates with these distances decide which rows are the nearest.
+
+    If as many as are compared have the same distance, there may be others, which have smaller ids.
+    """
+    measured = distances[~np.isnan(distances)]
+    if len(measured) < wanted:
+        return False
+    return bool(np.partition(measured, wanted - 1)[wanted - 1] < measured.max())
