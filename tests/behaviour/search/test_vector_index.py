@@ -86,6 +86,18 @@ def test_no_column_of_vectors_is_read(stored: Graph) -> None:
     assert vector_bytes(graph) == 0
 
 
+def test_an_analyzed_search_shows_that_it_read_the_index(stored: Graph) -> None:
+    text = query(
+        "match { $d: Doc } return { $d.n as n } order { nearest($d.vector, $v) } limit 3",
+        parameters="$v: Vector(16)",
+    )
+    vector = clustered(1, seed=6)[0].tolist()
+
+    plan = reopen(stored).explain(text, {"v": vector}, analyze=True)
+
+    assert "read by index" in plan.split("result")[-1], plan
+
+
 def test_distances_and_order_are_exact(stored: Graph) -> None:
     vector = clustered(1, seed=3)[0].tolist()
 

@@ -102,7 +102,7 @@ def _check_nearest(call: ast.Call, scope: Scope) -> ir.Nearest | None:
     return None if effort is None else ir.Nearest(field, query, effort)
 
 
-def _check_effort(written: Expression, scope: Scope) -> ir.Given | ir.Exact | None:
+def _check_effort(written: ast.Expression, scope: Scope) -> ir.Given | ir.Exact | None:
     if isinstance(written, Name) and written.text == ir.Exact.EXACT.value:
         return ir.Exact.EXACT
     return _check_integer(written, scope, "T15", minimum=1)

@@ -176,7 +176,11 @@ class LanceTables:
         base: TableVersion,
     ) -> NearRows | None:
         assert at.ref.path == base.ref.path, "versions of one table"
-        with self._reading(at) as table, self._reading(base) as own:
+        with (
+            self._reading(at) as table,
+            self._reading(base) as own,
+            self._measuring(table, ReadAccess.INDEX),
+        ):
             return vector_search.find_nearest(
                 table,
                 column,
