@@ -116,11 +116,11 @@ DATE = PropertyType(Scalar.DATE)
 DATETIME = PropertyType(Scalar.DATETIME)
 
 
-def fits_f32(number: float) -> bool:
-    """Whether a number is in the range of `F32`; one outside it would become infinite."""
+def fits_f32(*numbers: float) -> bool:
+    """Whether all numbers are in the range of `F32`; one outside it would become infinite."""
     try:
         # Without an explicit byte order, Python casts as C does and never overflows.
-        struct.pack("<f", number)
+        struct.pack(f"<{len(numbers)}f", *numbers)
     except OverflowError:
         return False
     return True

@@ -49,6 +49,9 @@ _SINGLE_LOOKUPS_MAX = 8
 _SMALL_COLUMN_SHARE = 16
 """The share of the cache that one column may take to serve single values."""
 
+_ENTRY_BYTES = 256
+"""The memory of a cached number with its key."""
+
 SPARSE = 32
 """The ratio of rows of a type to rows needed above which reading single rows pays off."""
 
@@ -143,6 +146,9 @@ class ColumnCache:
         self._hashed_ids: LruCache[TableVersion, HashedIds] = LruCache(
             memory, name="ids", size_of=lambda each: each.nbytes
         )
+        self._stored_bytes: LruCache[tuple[TableVersion, str], int] = LruCache(
+            memory, name="columns", size_of=lambda _: _ENTRY_BYTES
+        )
         self._lookups: UseCounter[TableVersion] = UseCounter(keys_max=USE_COUNTERS_MAX)
         self._requests: UseCounter[tuple[TableVersion, str]] = UseCounter(keys_max=USE_COUNTERS_MAX)
 
@@ -158,6 +164,10 @@ class ColumnCache:
     def get(self, at: TableVersion, name: str, *, tables: RowReader) -> pa.Array:
         """A column, read now if it is not cached."""
         return self._columns.get((at, name), lambda: _read_column(at, name, tables))
+
+    def stored_bytes(self, at: TableVersion, name: str, *, tables: RowReader) -> int:
+        """The stored size of a column."""
+        return self._stored_bytes.get((at, name), lambda: tables.stored_bytes(at, name))
 
     def id_keys(self, at: TableVersion, *, tables: RowReader) -> Ordinals:
         """Integers that sort as the ids of a version do."""
@@ -275,7 +285,7 @@ class TableEntities:
         return one_chunk(rows[name])
 
     def _stored_bytes(self, name: str) -> int:
-        return self._tables.stored_bytes(self.at, name)
+        return self._cache.stored_bytes(self.at, name, tables=self._tables)
 
     def ids(self, ordinals: Ordinals) -> pa.Array:
         """The ids at some ordinals."""

@@ -64,7 +64,7 @@ class QueryVectors:
         if isinstance(value, str):
             value = self._embed(value, ranking.field, element.dimension)
         assert isinstance(value, tuple)
-        return np.array([_number(each) for each in value], np.float32)
+        return np.array(value, np.float32)
 
     def _embed(self, text: str, field: PropertyValue, dimension: int) -> Value:
         if self.embedder is None:
@@ -125,11 +125,6 @@ def find_index_search(ranking: Nearest, query: QueryVector, inputs: Inputs) -> I
         )
     # Lance counts partitions in 32 bits, and no index has this many.
     return IndexSearch(ranking.field.property, query, min(probes, _PROBES_MAX))
-
-
-def _number(value: Value) -> float:
-    assert isinstance(value, int | float), "the compiler lets only numbers be a vector"
-    return float(value)
 
 
 def fuse(
