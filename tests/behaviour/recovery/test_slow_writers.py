@@ -42,7 +42,8 @@ PARK = Park(timeout_s=60)
 STAND_STILL = """
 import sys, threading
 from pathlib import Path
-from omnigraph.storage.failpoints import Failpoint, Failpoints, Park
+from omnigraph.storage.failpoints import Failpoint
+from tests.support.failpoints import Failpoints, Park
 from tests.support.graphs import open_with
 
 failpoints = Failpoints()

@@ -211,7 +211,8 @@ def test_a_branch_is_created_before_a_schema_change_or_after_it(tmp_path: Path) 
 KILLED = """
 import sys, threading
 from pathlib import Path
-from omnigraph.storage.failpoints import Failpoint, Failpoints, Park
+from omnigraph.storage.failpoints import Failpoint
+from tests.support.failpoints import Failpoints, Park
 from tests.support.graphs import open_with
 from tests.support.schema_changes import CHANGES
 

@@ -206,16 +206,16 @@ class Sources:
         return ChangedEntities(at, base=self._base(delta), delta=delta, tables=self.tables)
 
     def _find_delta(self, entry: Entry) -> EntityDelta | None:
-        at, deltas = entry.at, self.cache.deltas
+        at = entry.at
         if self.tables.count_delta(at, at) is None:
             return None
-        delta = deltas.find(at)
-        if delta is None:
-            delta = self._follow_recent(at)
-            if delta is None:
-                delta = make_delta(at, size=entry.row_count, schema=self.tables.schema(at))
-            deltas.put(at, delta)
-        return delta
+        return self.cache.deltas.get(at, lambda: self._make_delta(entry))
+
+    def _make_delta(self, entry: Entry) -> EntityDelta:
+        followed = self._follow_recent(entry.at)
+        if followed is not None:
+            return followed
+        return make_delta(entry.at, size=entry.row_count, schema=self.tables.schema(entry.at))
 
     def _follow_recent(self, at: TableVersion) -> EntityDelta | None:
         """The delta of a version from a base of which something is cached."""

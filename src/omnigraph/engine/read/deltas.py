@@ -10,7 +10,9 @@ results are those of a read without a base.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from threading import Lock
+from weakref import WeakValueDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -110,6 +112,25 @@ class DeltaCache:
     def __init__(self) -> None:
         self._lock = Lock()
         self._delta_by_version: OrderedDict[TableVersion, EntityDelta] = OrderedDict()
+        self._turn_by_path: WeakValueDictionary[str, Lock] = WeakValueDictionary()
+
+    def get(self, at: TableVersion, make: Callable[[], EntityDelta]) -> EntityDelta:
+        """The delta of a version; if it is not known, one thread makes it and the others wait.
+
+        Two deltas of one version may number new entities differently, so each would need adjacency
+        of its own.
+        """
+        found = self.find(at)
+        if found is not None:
+            return found
+        with self._lock:
+            turn = self._turn_by_path.setdefault(at.ref.path, Lock())
+        with turn:
+            found = self.find(at)
+            if found is None:
+                found = make()
+                self.put(at, found)
+            return found
 
     def find(self, at: TableVersion) -> EntityDelta | None:
         """The delta of a version, or None if it is not known."""
