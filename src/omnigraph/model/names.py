@@ -203,11 +203,15 @@ def parse_word(kind: type[W], given: object, *, subject: str) -> W:
     if isinstance(given, str) and given in words:
         return kind(given)
     *others, last = words
+    listed = ", ".join(others)
+    is_no_member = (
+        f"neither {listed} nor {last}" if len(words) == 2 else f"none of {listed} and {last}"
+    )
     raise InvalidValueError(
         subject=subject,
-        expected=f"{', '.join(others)} or {last}",
+        expected=f"{listed} or {last}",
         value=given,
-        problem=f"{given!r} is none of {', '.join(others)} and {last}",
+        problem=f"{given!r} is {is_no_member}",
     )
 
 
