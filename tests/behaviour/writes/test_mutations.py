@@ -359,30 +359,6 @@ def test_a_parameter_that_its_property_cannot_hold_is_refused_whatever_matches(
         )
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        'update T set { kind: $k } where name = "a"',
-        'update T set { kind: $k } where name = "no such row"',
-        'insert T { name: "b", kind: $k }',
-        'insert Near { from: "a", to: "a", kind: $k }',
-    ],
-)
-def test_a_parameter_outside_an_enum_is_refused_whatever_matches(
-    tmp_path: Path, statement: str
-) -> None:
-    schema = (
-        "node T { name: String @key  kind: enum(x, y)? } edge Near: T -> T { kind: enum(x, y) }"
-    )
-    graph = build_graph(tmp_path, schema, node("T", name="a"))
-
-    with (
-        unchanged(graph),
-        pytest.raises(IntegrityError, match=r"invalid enum value 'z' for \w+\.kind .*x, y"),
-    ):
-        graph.mutate(query(statement, parameters="$k: String"), {"k": "z"})
-
-
 def test_g34_a_text_that_does_not_compile_changes_nothing(tmp_path: Path) -> None:
     graph = fleet_graph(tmp_path)
 

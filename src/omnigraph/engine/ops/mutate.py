@@ -49,7 +49,7 @@ from omnigraph.engine.rows.values import column_of, repeat_value
 from omnigraph.engine.state.branch_state import Basis
 from omnigraph.engine.state.manifest import table_key_of
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType, TypeKind
-from omnigraph.model.errors import IntegrityError, InvalidValueError, Violation, show_text
+from omnigraph.model.errors import InvalidValueError
 from omnigraph.model.names import END_BY_ROLE, BranchName
 from omnigraph.model.runtime import Runtime
 from omnigraph.model.types import FLOATS, STRING, Scalar
@@ -101,8 +101,8 @@ class Mutation:
     ) -> Prepared[MutationResult]:
         """Compute and check the write; `IntegrityError` contains every violation.
 
-        A parameter that its property cannot store raises an error before any row is read, so that
-        the error does not depend on whether a row matches. If vectors are due
+        A parameter that its property cannot store raises `InvalidValueError` before any row is
+        read, so that the error does not depend on whether a row matches. If vectors are due
         afterwards, the mutation is incomplete.
         """
         values = convert_parameters(ir.parameters, self.params, numbers=NumberReading.EXACT)
@@ -305,10 +305,7 @@ def _require_storable(
     catalog: Catalog,
     policy: VectorPolicy,
 ) -> None:
-    """Raise unless the assigned parameters can be stored in their properties.
-
-    A parameter outside an enum violates the rule of its property, whatever row it is assigned to.
-    """
+    """Raise unless the assigned parameters can be stored in their properties."""
     kind = operation.kind if isinstance(operation, Insert) else TypeKind.NODE
     declared = _declared_type(kind, operation.type_name, catalog)
     for each in operation.assignments:
@@ -332,11 +329,6 @@ def _require_storable(
                 value=None,
                 problem=f"null is not accepted, because {subject} is required",
             )
-        if type.enum_values is not None and value not in (None, *type.enum_values):
-            problem = f"invalid enum value {show_text(str(value))} for {subject}"
-            message = f"{problem} (expected: {', '.join(type.enum_values)})"
-            violation = Violation(declared.name, "", "enum", each.property, value, message)
-            raise IntegrityError(violations=[violation], count=1)
         if not type.is_blob:
             column_of([value], type, subject=subject)
 
