@@ -6,10 +6,10 @@ MAKEFLAGS += --no-builtin-rules
 
 BIN := .venv/bin
 UV_PIP := $(BIN)/uv pip
-# Given explicitly, because uv prefers the active environment.
+# Passed explicitly, because uv prefers the active environment.
 INTO_VENV := --python $(BIN)/python
 
-# The sources of the parser tables: the build hook writes the tables again when one of these changes.
+# The sources of the parser tables: the build hook rebuilds the tables when one of them changes.
 GRAMMARS := $(wildcard src/omnigraph/compiler/grammar/*.lark) \
             src/omnigraph/compiler/parser_tables.py src/omnigraph/compiler/parser.py
 
@@ -42,7 +42,7 @@ check: setup ## Format, lint, types, layers, quick tests: before every commit, u
 	$(BIN)/pytest -n auto --dist worksteal tests/unit tests/corpus tests/architecture
 
 .PHONY: test
-test: setup ## Every promise, on representative cases: before every merge, about 15 minutes on two cores
+test: setup ## All tests on representative cases: before every merge, about 15 minutes on two cores
 	@scripts/ensure-node
 	@scripts/ensure-chromium
 	$(BIN)/pytest -n auto --dist worksteal -m "not exhaustive"
@@ -54,7 +54,7 @@ verify: setup ## The exhaustive cases that `make test` leaves out, and more gene
 	  tests/differential tests/fuzz tests/unit
 
 .PHONY: demo
-demo: setup ## Show the main job end to end on generated data
+demo: setup ## Demonstrate the main features end to end
 	@$(BIN)/python demo/run.py
 
 .PHONY: bench
@@ -70,15 +70,15 @@ bless: setup ## Rewrite the expected output of the corpus, the references and th
 fuzz: setup ## Feed the compiler mutated sources for longer than `make test` does
 	$(BIN)/pytest tests/fuzz --hypothesis-profile=long
 
-# make's own number: a shell's SECONDS counts by itself.
+# A make variable: SECONDS of the shell counts automatically.
 SECONDS ?= 60
 
 .PHONY: differential
-differential: setup ## Compare the results of the engine and the referee for SECONDS=60 and print the differences
+differential: setup ## Compare the engine with the reference interpreter for SECONDS=60 and print the differences
 	@$(BIN)/python -m tests.support.read_comparison $(SECONDS)
 
 .PHONY: soak
-soak: setup ## Kill writers at random for SECONDS=60, from 120 on bulk loads too; or SERVER=60; or a graph of EDGES=20000000
+soak: setup ## Kill writers at random for SECONDS=60 (from 120 on also bulk loads), a server with SERVER=60, or load EDGES=20000000
 	@$(BIN)/python -m $(if $(EDGES),tests.support.soak_big $(EDGES),tests.support.soak $(if $(SERVER),server $(SERVER),soak $(SECONDS)))
 
 .PHONY: mutants

@@ -1,8 +1,8 @@
-"""What starting and listing branches costs when there are ten, and when there are a thousand.
+"""The cost of creating and listing branches when there are ten and when there are a thousand.
 
-Starting a branch writes one small version of the history and touches no rows, so it must not get
-dearer with the branches that are there. Deleting one is shown as well: Lance looks at every other
-branch for one that was made from it.
+Creating a branch writes one small version of the history and no rows, so its cost must not grow
+with the number of branches. Deleting a branch is shown as well: Lance checks whether any other
+branch was created from it.
 """
 
 import sys
@@ -12,7 +12,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
-# A script finds only its own directory.
+# A script has only its own directory on the import path.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import omnigraph
@@ -33,25 +33,27 @@ STEPS: Mapping[str, Step] = {
 
 
 def main() -> None:
-    """Time the same steps in turns on a graph with ten branches and on one with a thousand."""
+    """Measure the same steps in alternation with ten branches and with a thousand."""
     with TemporaryDirectory() as folder:
         few, many = (make_graph(Path(folder) / str(count), count) for count in (FEW, MANY))
         costs = [_medians(step, few, many) for step in STEPS.values()]
-    print(f"Medians of {SAMPLES}, wall time, flushed to disk, in turns.\n")
+    print(f"Medians of {SAMPLES}, wall time, flushed to disk, alternating.\n")
     print_table(
-        ["with live branches", *STEPS],
+        ["existing branches", *STEPS],
         [
             [f"{FEW:,}", *(milliseconds(each) for each, _ in costs)],
             [f"{MANY:,}", *(milliseconds(each) for _, each in costs)],
         ],
     )
     growth = costs[0][1] / costs[0][0]
-    verdict = "met" if growth <= GOAL_GROWTH else "MISSED"
-    print(f"Goal: a start grows at most {GOAL_GROWTH} times: {growth:.2f} — {verdict}.\n")
+    outcome = "met" if growth <= GOAL_GROWTH else "MISSED"
+    print(
+        f"Goal: the cost of creation grows at most {GOAL_GROWTH} times: {growth:.2f} — {outcome}.\n"
+    )
 
 
 def make_graph(path: Path, branch_count: int) -> omnigraph.Graph:
-    """A graph of one node with so many branches."""
+    """Create a graph of one node with this many branches."""
     graph = omnigraph.init(str(path), SCHEMA)
     graph.mutate(INSERT, {"name": "ann"})
     for number in range(branch_count):
@@ -62,7 +64,7 @@ def make_graph(path: Path, branch_count: int) -> omnigraph.Graph:
 def _medians(step: Step, few: omnigraph.Graph, many: omnigraph.Graph) -> tuple[float, float]:
     timings: list[tuple[float, float]] = []
     for number in range(SAMPLES):
-        # In turns, so that a busy moment of the machine hits both.
+        # Alternating, so that load peaks of the machine affect both.
         name = f"sample{number}"
         timings.append((_seconds(step, few, name), _seconds(step, many, name)))
     return median(each for each, _ in timings), median(each for _, each in timings)

@@ -1,7 +1,7 @@
-"""How many functions and modules of OmniGraph one insert and one compiled query pass through.
+"""The number of function calls and modules of OmniGraph in one insert and in one cached query.
 
-Comprehensions and generator expressions do not count. The counts are deterministic, so a change to
-them is a change of the code, not of the machine. `--modules` also lists the calls of each module.
+Comprehensions and generator expressions are not counted. The counts are deterministic, so they
+change only when the code changes. `--modules` also lists the calls of each module.
 """
 
 import sys
@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
 
-# A script finds only its own directory.
+# A script has only its own directory on the import path.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import omnigraph
@@ -20,16 +20,16 @@ from bench.support.tables import print_table
 SCHEMA = "node Person { name: String @key  age: I32? }"
 INSERT = "query add($name: String, $age: I32) { insert Person { name: $name, age: $age } }"
 QUERY = "query adults($age: I32) { match { $p: Person  $p.age >= $age } return { $p.name } }"
-WARM_UP_ROUNDS = 3
+WARMUP_ROUNDS = 3
 
 _PACKAGE = f"{Path(omnigraph.__file__).parent}/"
 
 
 def main() -> None:
-    """Count the calls of a warm insert and of a warm query."""
+    """Count the calls of an insert and of a query with warm caches."""
     with TemporaryDirectory() as folder:
         graph = omnigraph.init(str(Path(folder) / "graph"), SCHEMA)
-        for number in range(WARM_UP_ROUNDS):
+        for number in range(WARMUP_ROUNDS):
             graph.mutate(INSERT, {"name": f"p{number}", "age": number})
             graph.query(QUERY, {"age": 1})
         calls_by_step = {
@@ -48,16 +48,16 @@ def main() -> None:
 
 
 def count_calls(run: Callable[[], object]) -> Counter[str]:
-    """The calls of Python functions of OmniGraph during a run, by module."""
+    """Run a function and count its calls of Python functions of OmniGraph by module."""
     calls: Counter[str] = Counter()
 
-    def note(frame: FrameType, event: str, argument: object) -> None:  # noqa: ARG001
+    def count(frame: FrameType, event: str, argument: object) -> None:  # noqa: ARG001
         file = frame.f_code.co_filename
         is_function = not frame.f_code.co_name.endswith(("comp>", "genexpr>"))
         if event == "call" and is_function and file.startswith(_PACKAGE):
             calls[file.removeprefix(_PACKAGE).removesuffix(".py")] += 1
 
-    sys.setprofile(note)
+    sys.setprofile(count)
     try:
         run()
     finally:

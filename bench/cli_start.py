@@ -1,14 +1,14 @@
-"""How long a person waits for `omnigraph --help` and `omnigraph lint`, as real processes."""
+"""The wall time of `omnigraph --help` and `omnigraph lint` as real processes."""
 
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
-# A script finds only its own directory.
+# A script has only its own directory on the import path.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.support.starting import Starter
+from bench.support.command_runner import CommandRunner
 from bench.support.tables import milliseconds, print_table
 from bench.support.texts import QUERY, SCHEMA
 from bench.support.timing import measure
@@ -20,40 +20,40 @@ OMNIGRAPH = str(Path(PYTHON).with_name("omnigraph"))
 
 
 def main() -> None:
-    """Start each command a few times, beside interpreters that do nothing."""
+    """Run each command several times, compared with interpreters that only import."""
     with TemporaryDirectory() as directory:
         schema, queries = Path(directory, "schema.pg"), Path(directory, "queries.gq")
         schema.write_text(SCHEMA, encoding="utf-8")
         queries.write_text(QUERY, encoding="utf-8")
-        starting = Starter(Path(directory))
+        command = CommandRunner(Path(directory))
         timings = measure(
             {
-                "python -c pass": starting(PYTHON, "-c", "pass"),
-                'python -c "import click"': starting(PYTHON, "-c", "import click"),
-                'python -c "import click, lark"': starting(PYTHON, "-c", "import click, lark"),
-                "omnigraph --help": starting(OMNIGRAPH, "--help"),
-                "omnigraph lint": starting(
+                "python -c pass": command(PYTHON, "-c", "pass"),
+                'python -c "import click"': command(PYTHON, "-c", "import click"),
+                'python -c "import click, lark"': command(PYTHON, "-c", "import click, lark"),
+                "omnigraph --help": command(OMNIGRAPH, "--help"),
+                "omnigraph lint": command(
                     OMNIGRAPH, "lint", "--schema", str(schema), "--query", str(queries)
                 ),
             },
             rounds=ROUNDS,
-            warm_up_rounds=1,
+            warmup_rounds=1,
             clock=perf_counter,
         )
-    print(f"Wall time of a process on a warm disk with cached bytecode, {ROUNDS} times.\n")
+    print(f"Wall time of a process on a warm disk with cached bytecode, {ROUNDS} runs.\n")
     print_table(
         ["command", "fastest", "median", "slowest"],
         [
             [
-                f"`{command}`",
+                f"`{name}`",
                 *(milliseconds(each) for each in (timing.fastest, timing.median, timing.slowest)),
             ]
-            for command, timing in timings.items()
+            for name, timing in timings.items()
         ],
     )
     slowest = max(t.median for name, t in timings.items() if name.startswith("omnigraph"))
-    verdict = "met" if slowest < GOAL_SECONDS else "MISSED"
-    print(f"Goal: under {milliseconds(GOAL_SECONDS)} — {verdict}.\n")
+    outcome = "met" if slowest < GOAL_SECONDS else "MISSED"
+    print(f"Goal: under {milliseconds(GOAL_SECONDS)} — {outcome}.\n")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""What the Python client adds to a call: beside the same request by urllib3 alone, and beside the
-embedded graph; what rows cost; and what the keys of writes cost.
+"""The overhead of the Python client: compared with the same request by urllib3 alone and with the
+embedded graph; the cost of transferring rows; and the cost of idempotency keys.
 
-Server and client are processes of their own on the same two cores. All contenders are asked in the
-same rounds. The point query names somebody else each time, because a server keeps answers.
+Server and client are separate processes on the same two cores. All contenders run in alternation.
+Each point query is for another person, because the server caches responses.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter, sleep
 
-# A script finds only its own directory.
+# A script has only its own directory on the import path.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import orjson
@@ -45,7 +45,7 @@ ARROW = "application/vnd.apache.arrow.stream"
 
 
 def main() -> None:
-    """Measure on as many cores as the goal names."""
+    """Measure on the number of cores that the goal assumes."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
     with TemporaryDirectory() as folder:
         root = Path(folder) / "graph"
@@ -65,28 +65,28 @@ def _compare_point_queries(
 ) -> None:
     numbers = count()
 
-    def somebody() -> dict[str, object]:
+    def next_person() -> dict[str, object]:
         return {"name": f"person-{next(numbers):07}"}
 
-    bare = _Bare(url)
+    bare = _BareClient(url)
     taken = measure(
         {
-            "embedded": lambda: embedded.query(POINT, somebody()).rows,
-            "urllib3 alone, bytes": lambda: bare.post({"query": POINT, "params": somebody()}),
-            "client": lambda: remote.query(POINT, somebody()).rows,
+            "embedded": lambda: embedded.query(POINT, next_person()).rows,
+            "urllib3 alone, bytes": lambda: bare.post({"query": POINT, "params": next_person()}),
+            "client": lambda: remote.query(POINT, next_person()).rows,
         },
         rounds=300,
-        warm_up_rounds=20,
+        warmup_rounds=20,
         clock=perf_counter,
     )
-    _tell(f"One person of {PERSONS:,} by key, of 300 calls in turns.", "point query", taken)
+    _print(f"One person of {PERSONS:,} by key, 300 alternating calls.", "point query", taken)
     ratio = taken["client"].median / taken["urllib3 alone, bytes"].median
-    judged = "met" if ratio <= GOAL_RATIO else "NOT met"
-    print(f"Goal: at most {GOAL_RATIO:g} times urllib3 alone: {ratio:.2f} — {judged}.\n")
+    outcome = "met" if ratio <= GOAL_RATIO else "NOT met"
+    print(f"Goal: at most {GOAL_RATIO:g} times urllib3 alone: {ratio:.2f} — {outcome}.\n")
 
 
 def _compare_rows(url: str, embedded: omnigraph.Graph, remote: omnigraph.RemoteGraph) -> None:
-    bare = _Bare(url)
+    bare = _BareClient(url)
 
     def read_bare() -> pa.Table:
         with pa.ipc.open_stream(bare.post({"query": MANY})) as stream:
@@ -99,36 +99,36 @@ def _compare_rows(url: str, embedded: omnigraph.Graph, remote: omnigraph.RemoteG
             "client": lambda: remote.query(MANY).to_arrow(),
         },
         rounds=30,
-        warm_up_rounds=3,
+        warmup_rounds=3,
         clock=perf_counter,
     )
-    _tell(f"{ROWS:,} rows of 3 columns as Arrow, of 30 calls in turns.", "rows", taken)
+    _print(f"{ROWS:,} rows of 3 columns as Arrow, 30 alternating calls.", "rows", taken)
 
 
 def _compare_writes(embedded: omnigraph.Graph, remote: omnigraph.RemoteGraph) -> None:
     numbers = count(PERSONS)
 
-    def somebody() -> dict[str, object]:
+    def next_person() -> dict[str, object]:
         return {"name": f"person-{next(numbers):07}"}
 
     def with_key() -> object:
-        given = somebody()
-        return embedded.mutate(ADD, given, idempotency_key=str(given["name"]))
+        params = next_person()
+        return embedded.mutate(ADD, params, idempotency_key=str(params["name"]))
 
     taken = measure(
         {
-            "embedded": lambda: embedded.mutate(ADD, somebody()),
+            "embedded": lambda: embedded.mutate(ADD, next_person()),
             "embedded, with a key": with_key,
-            "client, with its own key": lambda: remote.mutate(ADD, somebody()),
+            "client, with its own key": lambda: remote.mutate(ADD, next_person()),
         },
         rounds=40,
-        warm_up_rounds=3,
+        warmup_rounds=3,
         clock=perf_counter,
     )
-    _tell("One person added, of 40 commits in turns.", "mutation", taken)
+    _print("One person added, 40 alternating commits.", "mutation", taken)
 
 
-def _tell(title: str, heading: str, taken: dict[str, Timing]) -> None:
+def _print(title: str, heading: str, taken: dict[str, Timing]) -> None:
     print(f"{title}\n")
     print_table(
         [heading, "fastest", "median", "p95"],
@@ -139,19 +139,19 @@ def _tell(title: str, heading: str, taken: dict[str, Timing]) -> None:
     )
 
 
-class _Bare:
-    """The same requests by the library alone."""
+class _BareClient:
+    """Sends the same requests with urllib3 alone."""
 
     def __init__(self, url: str) -> None:
         self._pools = urllib3.PoolManager()
         self._url = f"{url}/graphs/default/query"
 
     def post(self, body: object) -> bytes:
-        """The bytes of an answer."""
+        """Send a query and return the body of the response."""
         headers = {"Content-Type": "application/json", "Accept": ARROW}
-        answer = self._pools.request("POST", self._url, body=orjson.dumps(body), headers=headers)
-        assert answer.status == 200
-        return answer.data
+        response = self._pools.request("POST", self._url, body=orjson.dumps(body), headers=headers)
+        assert response.status == 200
+        return response.data
 
 
 def _load(root: Path) -> None:

@@ -1,7 +1,7 @@
-"""How long it takes to open a graph with a history, beside opening its manifest with bare pylance.
+"""The time to open a graph with a history, compared with reading its manifest with bare pylance.
 
-The process is warm, the graph is not: every round opens it anew. The peer reads the manifest and
-nothing else, which is the least that anybody must do who wants to know what is true.
+The process is warm and the graph is cold: every round opens the graph again. The baseline reads
+only the manifest, which is the minimum that any reader of the current state needs.
 """
 
 import sys
@@ -10,7 +10,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
-# A script finds only its own directory.
+# A script has only its own directory on the import path.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import lance
@@ -26,7 +26,7 @@ GOAL_SECONDS = 0.1
 
 
 def main() -> None:
-    """Grow a history, then open it again and again, in turns with the peer."""
+    """Create a history, then open the graph repeatedly, alternating with the baseline."""
     ours, read_only, bare = [], [], []
     with TemporaryDirectory() as folder:
         graph = omnigraph.init(folder, SCHEMA, durability="relaxed")
@@ -38,15 +38,15 @@ def main() -> None:
             bare.append(_time(lambda: lance.dataset(f"{folder}/__manifest").to_table()))
     print(f"A graph with {COMMITS} commits, opened {ROUNDS} times, wall time, median.\n")
     print_table(
-        ["what", "time"],
+        ["operation", "time"],
         [
             ["omnigraph.open", milliseconds(median(ours))],
             ["omnigraph.open, read only", milliseconds(median(read_only))],
             ["bare pylance: read the manifest", milliseconds(median(bare))],
         ],
     )
-    verdict = "met" if median(ours) < GOAL_SECONDS else "MISSED"
-    print(f"Goal: under {milliseconds(GOAL_SECONDS)} — {verdict}.\n")
+    outcome = "met" if median(ours) < GOAL_SECONDS else "MISSED"
+    print(f"Goal: under {milliseconds(GOAL_SECONDS)} — {outcome}.\n")
 
 
 def _time(call: object) -> float:

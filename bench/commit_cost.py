@@ -1,7 +1,8 @@
-"""What a commit of one entity costs beside bare pylance, and whether history makes it dearer.
+"""The cost of a commit of one entity compared with bare pylance, and its growth with the history.
 
-Our commits and bare ones alternate, so that a busy moment hits both. The bare manifest is compacted
-outside the clock as often as ours is compacted inside it: the peer never pays for history, we do.
+Commits of OmniGraph and bare ones alternate, so that load peaks affect both. The bare manifest is
+compacted as often as that of OmniGraph, but outside the measured time: only OmniGraph pays for
+compaction.
 """
 
 import sys
@@ -10,7 +11,7 @@ from statistics import fmean, median
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
-# A script finds only its own directory.
+# A script has only its own directory on the import path.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import pyarrow as pa
@@ -28,31 +29,31 @@ GOAL_RATIO, GOAL_GROWTH = 2.5, 1.2
 
 
 def main() -> None:
-    """Commit a thousand times, in turns with the peer."""
+    """Commit a thousand times, alternating with the baseline."""
     ours, bare = [], []
     with TemporaryDirectory() as folder:
         root = Path(folder)
         graph = omnigraph.init(str(root / "graph"), SCHEMA)
-        peer = BareGraph(root, _row(-1))
+        baseline = BareGraph(root, _row(-1))
         for number in range(DEPTH):
             start = perf_counter()
             graph.mutate(INSERT, {"name": f"p{number}", "age": number})
             middle = perf_counter()
-            peer.commit(_row(number))
+            baseline.commit(_row(number))
             ours.append(middle - start)
             bare.append(perf_counter() - middle)
             if number % COMPACT_EVERY == 0:
-                peer.compact_manifest()
+                baseline.compact_manifest()
     early, late = _ratio(ours, bare, EARLY), _ratio(ours, bare, LATE)
-    print(f"{DEPTH} commits of one node, wall time, in turns.\n")
+    print(f"{DEPTH} commits of one node, wall time, alternating.\n")
     print_table(
         ["commits", "omnigraph", "mean", "bare pylance", "mean", "ratio of medians"],
         [_line(ours, bare, span) for span in (EARLY, range(280, 330), LATE)],
     )
-    print(f"Goal: at most {GOAL_RATIO} times the bare cost — {_verdict(early, GOAL_RATIO)}.")
+    print(f"Goal: at most {GOAL_RATIO} times the bare cost — {_outcome(early, GOAL_RATIO)}.")
     print(
-        f"Goal: that ratio grows at most {GOAL_GROWTH} times from commit 10 to 1,000: "
-        f"{late / early:.2f} — {_verdict(late / early, GOAL_GROWTH)}.\n"
+        f"Goal: the ratio grows at most {GOAL_GROWTH} times from commit 10 to 1,000: "
+        f"{late / early:.2f} — {_outcome(late / early, GOAL_GROWTH)}.\n"
     )
 
 
@@ -77,7 +78,7 @@ def _line(ours: list[float], bare: list[float], span: range) -> list[str]:
     ]
 
 
-def _verdict(found: float, goal: float) -> str:
+def _outcome(found: float, goal: float) -> str:
     return "met" if found <= goal else "MISSED"
 
 

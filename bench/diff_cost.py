@@ -1,8 +1,8 @@
-"""What a diff of two neighbouring commits costs, by how many rows the type has.
+"""The cost of a diff of two adjacent commits by the number of rows of the type.
 
 One row changes between the commits, in a type of ten thousand rows and in one of a million; the
-two are asked in turns, so that a busy moment hits both. The changed row lies in a file with all
-the others, as after a large load, which is the dearest place for it.
+two alternate, so that load peaks affect both. The changed row is in one file with all other rows,
+as after a large load, which is the most expensive case.
 """
 
 import sys
@@ -11,7 +11,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
-# A script finds only its own directory.
+# A script has only its own directory on the import path.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
@@ -30,7 +30,7 @@ GOAL_RATIO = 2.0
 
 
 def main() -> None:
-    """Change rows one by one, and look at each change."""
+    """Change rows one by one and read each change."""
     with TemporaryDirectory() as folder:
         graphs = {size: _make_graph(Path(folder, str(size)), size) for size in SIZES}
         diffs: dict[int, list[float]] = {size: [] for size in SIZES}
@@ -47,7 +47,7 @@ def main() -> None:
                 feeds[size].append(perf_counter() - start)
                 assert len(found.changes) == 1
     few, many = SIZES
-    print("One row of a type changed; wall time to see it, in turns.\n")
+    print("One row of a type changed; wall time to read the change, alternating.\n")
     print_table(
         ["rows of the type", "diff", "change feed"],
         [
@@ -57,8 +57,8 @@ def main() -> None:
     )
     for name, times in (("diff", diffs), ("change feed", feeds)):
         ratio = median(times[many]) / median(times[few])
-        verdict = "met" if ratio <= GOAL_RATIO else "MISSED"
-        print(f"Goal: {name}: at most {GOAL_RATIO} times as much: {ratio:.2f} — {verdict}.")
+        outcome = "met" if ratio <= GOAL_RATIO else "MISSED"
+        print(f"Goal: {name}: at most {GOAL_RATIO} times as much: {ratio:.2f} — {outcome}.")
 
 
 def _make_graph(folder: Path, size: int) -> omnigraph.Graph:

@@ -1,8 +1,8 @@
-"""How fast rows go out, and how much memory that takes: an export beside a bare scan of Lance.
+"""The speed and memory of an export, compared with a bare scan of Lance.
 
-The peer writes the rows of the same table as lines of JSON with pylance, pyarrow and orjson, in the
-order in which they lie; the export sorts them by id. Every run is a process of its own; its memory
-is the most that it held at once beyond what it held before the first row.
+The baseline writes the rows of the same table as lines of JSON with pylance, pyarrow and orjson in
+storage order; the export sorts them by id. Every run is a separate process; its memory is the peak
+above the level before the first row.
 """
 
 import json
@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from types import MappingProxyType
 
-# A script finds only its own directory.
+# A script has only its own directory on the import path.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import lance
@@ -41,11 +41,11 @@ MORE_ROWS = 3_000_000
 ROUNDS = 3
 SPEED_GOAL = 0.5
 MEMORY_GOAL = 1.5
-FORGET_PEAK = "5"
+RESET_PEAK = "5"
 
 
 def main() -> None:
-    """Export the same graph in every way, in turns, each in a process of its own."""
+    """Export the same graph in every way in alternation, each in a separate process."""
     with TemporaryDirectory() as folder:
         roots = {rows: Path(folder) / str(rows) for rows in (ROWS, MORE_ROWS)}
         for rows, root in roots.items():
@@ -53,9 +53,9 @@ def main() -> None:
         rounds = [{name: _measure(name, roots[ROWS]) for name in RUNS} for _ in range(ROUNDS)]
         taken = {name: [each[name] for each in rounds] for name in RUNS}
         more = [_measure("files: ndjson", roots[MORE_ROWS]) for _ in range(ROUNDS)]
-    print(f"{ROWS:,} rows of 7 columns, wall time, median of {ROUNDS}; memory is its growth.\n")
+    print(f"{ROWS:,} rows of 7 columns, wall time, median of {ROUNDS}; memory is the growth.\n")
     print_table(
-        ["what", "time", "rows a second", "memory"],
+        ["export", "time", "rows per second", "memory"],
         [[name, *_cells(each)] for name, each in taken.items()],
     )
     ours, bare = (_seconds(taken[name]) for name in ("files: ndjson", BARE))
@@ -89,18 +89,18 @@ def _load(root: Path, rows: int) -> None:
 
 def _measure(name: str, root: Path) -> Mapping[str, float]:
     command = [sys.executable, __file__, name, str(root)]
-    answer = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    measured: Mapping[str, float] = json.loads(answer)
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    measured: Mapping[str, float] = json.loads(printed)
     return measured
 
 
 def _run(name: str, root: Path) -> None:
-    """What a process of its own does: one export, and a line that says what it took."""
+    """Run one export in this process and print its time and memory as JSON."""
     graph = omnigraph.open(root / "graph", read_only=True)
     table = root / "graph" / graph.tables()["node:Person"].path
-    # A first row, so that what is loaded and started once is not counted.
+    # Reads one row first, so that one-time initialization is not counted.
     graph.entity("Person", "person-0000001")
-    Path("/proc/self/clear_refs").write_text(FORGET_PEAK)
+    Path("/proc/self/clear_refs").write_text(RESET_PEAK)
     before = _resident_megabytes("VmRSS")
     start = perf_counter()
     with TemporaryDirectory(dir=root) as folder:
@@ -111,7 +111,7 @@ def _run(name: str, root: Path) -> None:
 
 
 def _resident_megabytes(name: str) -> float:
-    # What `resource` tells of a process includes the memory of the one that started it.
+    # The peak from the `resource` module includes the memory of the parent process.
     lines = Path("/proc/self/status").read_text().splitlines()
     (found,) = [line for line in lines if line.startswith(f"{name}:")]
     return int(found.split()[1]) / 1024
@@ -122,8 +122,8 @@ def _write_bare(_graph: omnigraph.Graph, table: Path, folder: Path) -> None:
     with (folder / "bare.ndjson").open("wb") as file:
         for batch in lance.dataset(str(table)).to_batches():
             joined = batch["joined"].cast(pa.int64())
-            place = batch.schema.get_field_index("joined")
-            rows = batch.set_column(place, "joined", joined).to_pylist()
+            position = batch.schema.get_field_index("joined")
+            rows = batch.set_column(position, "joined", joined).to_pylist()
             file.writelines(orjson.dumps(row, option=option) for row in rows)
 
 

@@ -1,9 +1,9 @@
-"""What a hybrid search costs and whether it finds the right documents.
+"""The cost and the recall of a hybrid search.
 
-Vectors and words fused by rank, among documents that pass a filter and whose author, one hop away,
-passes another. The judge looks at every document with numpy and counts words in plain Python; it
-shares the analyzer with us and nothing else. Beside us, bare pylance asks its vector index and its
-text index of the same documents, without the hop and without fusing what they find.
+Vector and text rankings are fused, among documents that pass a filter and whose author, one hop
+away, passes another. The reference implementation scans every document with numpy and counts words
+in plain Python; it shares only the analyzer with OmniGraph. Bare pylance searches its vector index
+and its text index of the same documents, without the hop and without rank fusion.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from statistics import fmean
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
-# A script finds only its own directory.
+# A script has only its own directory on the import path.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import lance
 
 import omnigraph
 from bench.support.documents import AUTHORS, DIMENSION, DOCUMENTS, SCHEMA, Request, make_library
-from bench.support.hybrid_judge import Judge
+from bench.support.reference_search import ReferenceSearch
 from bench.support.tables import milliseconds, print_table
 from bench.support.timing import measure
 
@@ -46,9 +46,9 @@ GOAL_RECALL = 0.95
 
 
 def main() -> None:
-    """Ask every request of us, of the judge and of bare pylance."""
+    """Run every request with OmniGraph, the reference implementation and bare pylance."""
     library = make_library(REQUESTS)
-    judge = Judge(library)
+    reference = ReferenceSearch(library)
     with TemporaryDirectory() as folder:
         graph = omnigraph.init(folder, SCHEMA)
         graph.load(library.rows, mode="append")
@@ -58,15 +58,15 @@ def main() -> None:
         start = perf_counter()
         _search(graph, requests[0])
         cold = perf_counter() - start
-        recall = fmean(_recall(_search(graph, each), judge.best(each)) for each in requests)
+        recall = fmean(_recall(_search(graph, each), reference.best(each)) for each in requests)
         timings = measure(
             {
                 "omnigraph": lambda: [_search(graph, each) for each in requests],
                 "bare pylance": lambda: _search_bare(bare, requests),
-                "looking at everything": lambda: [judge.best(each) for each in requests],
+                "exhaustive scan": lambda: [reference.best(each) for each in requests],
             },
             rounds=ROUNDS,
-            warm_up_rounds=1,
+            warmup_rounds=1,
             clock=perf_counter,
         )
         slowest = max(_fastest(graph, request) for request in requests)
@@ -75,28 +75,30 @@ def main() -> None:
         f"authors; {REQUESTS} requests in {ROUNDS} rounds, wall time of one request.\n"
     )
     print_table(
-        ["what", "fastest round", "median"],
+        ["search", "fastest round", "median"],
         [
             [name, milliseconds(each.fastest / REQUESTS), milliseconds(each.median / REQUESTS)]
             for name, each in timings.items()
         ],
     )
-    print(f"The first request took {milliseconds(cold)}, the slowest when warm", end=" ")
+    print(f"The first request took {milliseconds(cold)}, the slowest warm one", end=" ")
     print(f"{milliseconds(slowest)}.")
     warm = timings["omnigraph"].fastest / REQUESTS
-    print(f"Goal: under {milliseconds(GOAL_SECONDS)} warm — {_verdict(warm < GOAL_SECONDS)}.")
+    print(
+        f"Goal: under {milliseconds(GOAL_SECONDS)} warm — {_outcome(is_met=warm < GOAL_SECONDS)}."
+    )
     print(f"Goal: recall@10 of at least {GOAL_RECALL}: {recall:.3f} — ", end="")
-    print(f"{_verdict(recall >= GOAL_RECALL)}.\n")
+    print(f"{_outcome(is_met=recall >= GOAL_RECALL)}.\n")
 
 
 def _search(graph: omnigraph.Graph, request: Request) -> list[object]:
-    given = {
+    params = {
         "words": request.words,
         "vector": request.vector.tolist(),
         "country": request.country,
         "year": request.year,
     }
-    return [row["title"] for row in graph.query(QUERY, given)]
+    return [row["title"] for row in graph.query(QUERY, params)]
 
 
 def _search_bare(documents: lance.LanceDataset, requests: Sequence[Request]) -> None:
@@ -105,12 +107,14 @@ def _search_bare(documents: lance.LanceDataset, requests: Sequence[Request]) -> 
 
 
 def _find_bare(documents: lance.LanceDataset, request: Request) -> None:
-    only = f"year >= {request.year}"
+    condition = f"year >= {request.year}"
     near = {"column": "vector", "q": request.vector, "k": 10, "nprobes": 20, "refine_factor": 5}
-    documents.to_table(columns=["title", "_distance"], filter=only, prefilter=True, nearest=near)
+    documents.to_table(
+        columns=["title", "_distance"], filter=condition, prefilter=True, nearest=near
+    )
     documents.to_table(
         columns=["title", "_score"],
-        filter=only,
+        filter=condition,
         prefilter=True,
         full_text_query=request.words,
         limit=100,
@@ -126,11 +130,11 @@ def _fastest(graph: omnigraph.Graph, request: Request) -> float:
     return min(times)
 
 
-def _recall(found: Sequence[object], right: Sequence[str]) -> float:
-    return len(set(found) & set(right)) / len(right)
+def _recall(found: Sequence[object], exact: Sequence[str]) -> float:
+    return len(set(found) & set(exact)) / len(exact)
 
 
-def _verdict(is_met: bool) -> str:  # noqa: FBT001  # a verdict is about nothing else
+def _outcome(*, is_met: bool) -> str:
     return "met" if is_met else "MISSED"
 
 

@@ -1,8 +1,8 @@
-"""Queries over a type of twelve million edges, compared with Ladybug on the same rows.
+"""Queries on a type of twelve million edges, compared with Ladybug on the same rows.
 
-Each question runs in a process of its own on either side; the two alternate and must return the
-same rows. Cold is the first query of a process whose graph is open, warm the median of the later
-ones, and memory the peak of the process. An argument sets the number of persons.
+Each query runs in a separate process per engine; the two alternate and must return the same rows.
+Cold is the first query of a process whose graph is open, warm the median of the later ones, and
+memory the peak of the process. An argument sets the number of persons.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
-# A script finds only its own directory.
+# A script has only its own directory on the import path.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.support.asker import Answer, Asker
-from bench.support.follow_graph import make_rows, store_in_ladybug, store_ours
+from bench.support.follow_graph import make_rows, store_in_ladybug, store_in_omnigraph
+from bench.support.query_process import MeasuredResult, QueryProcess
 from bench.support.tables import milliseconds, print_table
 
 PERSONS = 1_000_000
@@ -24,16 +24,16 @@ FOLLOWS_EACH = 12
 WARM_ROUNDS = 15
 
 _SEVEN = 'match { $a: Person { name: "person-000007" }'
-_THEIR_SEVEN = "MATCH (a:Person {name: 'person-000007'})"
+_LADYBUG_SEVEN = "MATCH (a:Person {name: 'person-000007'})"
 
-QUESTIONS = {
+QUERIES = {
     "one person": (
         f"{_SEVEN} }} return {{ $a.age, $a.city }}",
-        f"{_THEIR_SEVEN} RETURN a.age, a.city",
+        f"{_LADYBUG_SEVEN} RETURN a.age, a.city",
     ),
     "one hop from one": (
         f"{_SEVEN} $a $_:follows $b }} return {{ $b.name, $b.age }}",
-        f"{_THEIR_SEVEN}-[:Follows]->(b:Person) RETURN b.name, b.age",
+        f"{_LADYBUG_SEVEN}-[:Follows]->(b:Person) RETURN b.name, b.age",
     ),
     "edges grouped by their own property": (
         "match { $a: Person $a $w:follows $b } return { $w.since, count(*) as n }",
@@ -55,41 +55,41 @@ QUESTIONS = {
 
 
 def main(person_count: int) -> None:
-    """Store the rows on both sides and ask every question."""
+    """Store the rows in both engines and run every query."""
     with TemporaryDirectory() as folder:
-        ours, peer = Path(folder) / "ours", Path(folder) / "ladybug"
+        ours, ladybug = Path(folder) / "ours", Path(folder) / "ladybug"
         rows = make_rows(person_count, FOLLOWS_EACH)
-        store_ours(rows, ours)
-        store_in_ladybug(rows, peer)
+        store_in_omnigraph(rows, ours)
+        store_in_ladybug(rows, ladybug)
         del rows
         print(f"{person_count:,} persons, {person_count * FOLLOWS_EACH:,} edges:\n")
-        found = [_compare(name, *texts, ours, peer) for name, texts in QUESTIONS.items()]
+        found = [_compare(name, *texts, ours, ladybug) for name, texts in QUERIES.items()]
     columns = ["cold", "warm", "peak"]
-    print_table(["question", *columns, *(f"Ladybug {each}" for each in columns), "ratio"], found)
+    print_table(["query", *columns, *(f"Ladybug {each}" for each in columns), "ratio"], found)
 
 
-def _compare(name: str, text: str, their_text: str, ours: Path, peer: Path) -> list[str]:
-    with Asker("ours", ours) as mine, Asker("ladybug", peer) as theirs:
+def _compare(name: str, text: str, ladybug_text: str, ours: Path, ladybug: Path) -> list[str]:
+    with QueryProcess("ours", ours) as own, QueryProcess("ladybug", ladybug) as other:
         rounds = [
-            (mine.ask(f"query q() {{ {text} }}"), theirs.ask(their_text))
+            (own.run(f"query q() {{ {text} }}"), other.run(ladybug_text))
             for _ in range(WARM_ROUNDS + 1)
         ]
-    for own, other in rounds:
-        if sorted(own.rows, key=repr) != sorted(other.rows, key=repr):
-            raise SystemExit(f"{name}: the results differ: {own.rows[:3]} and {other.rows[:3]}")
+    for first, second in rounds:
+        if sorted(first.rows, key=repr) != sorted(second.rows, key=repr):
+            raise SystemExit(f"{name}: the results differ: {first.rows[:3]}, {second.rows[:3]}")
     sides = [[each[side] for each in rounds] for side in (0, 1)]
-    warm = [median(answer.seconds for answer in side[1:]) for side in sides]
+    warm = [median(result.seconds for result in side[1:]) for side in sides]
     cells = [cell for side in sides for cell in _cells(side)]
     return [name, *cells, f"{warm[0] / warm[1]:.2f}"]
 
 
-def _cells(answers: list[Answer]) -> list[str]:
-    cold, *warm = answers
-    seconds = median(answer.seconds for answer in warm)
+def _cells(results: list[MeasuredResult]) -> list[str]:
+    cold, *warm = results
+    seconds = median(result.seconds for result in warm)
     return [
         milliseconds(cold.seconds),
         milliseconds(seconds),
-        f"{answers[-1].peak_bytes >> 20} MiB",
+        f"{results[-1].peak_bytes >> 20} MiB",
     ]
 
 

@@ -1,6 +1,6 @@
-"""Commits a second of several processes, on one branch and on branches of their own.
+"""Commits per second of several processes, on one branch and on separate branches.
 
-Beside one process alone, in the same run: what writers of a branch lose by taking turns.
+One process alone is measured in the same run, to show the cost of contention on a branch.
 """
 
 import subprocess
@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
-# A script finds only its own directory.
+# A script has only its own directory on the import path.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import omnigraph
@@ -32,7 +32,7 @@ with omnigraph.open(path) as graph:
 
 
 def main() -> None:
-    """Run every constellation once."""
+    """Run every combination of writers and branches once."""
     rows = []
     for label, branches in (
         ("one process", ["main"]),
@@ -42,7 +42,7 @@ def main() -> None:
         seconds, total = _run(branches)
         rows.append([label, str(total), f"{total / seconds:.0f}"])
     print("Durable commits of one node each, wall time.\n")
-    print_table(["writers", "commits", "commits a second"], rows)
+    print_table(["writers", "commits", "commits per second"], rows)
 
 
 def _run(branches: list[str]) -> tuple[float, int]:

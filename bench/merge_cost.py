@@ -1,10 +1,10 @@
-"""What merging a branch costs: one changed row, by the target's size; and the two-hundredth branch.
+"""The cost of merging one changed row, by the size of the target, and of many merges in sequence.
 
-Graphs are asked in turns with each other and with bare Lance, which takes the same row into a table
-of the same rows: no branch, no comparison, no checks, no manifest, no flush to disk; its
-merge-insert reads the whole key column, with an index or without. The types lie in one file each,
-as after a large load, and there are as many edges as nodes, all of which are asked about a node
-that goes. `--quick` takes fewer rows and samples.
+Graphs alternate with each other and with bare Lance, which writes the same row into a table of the
+same rows: no branch, comparison, checks, manifest or flush to disk; its merge-insert reads the
+whole key column, with or without an index. Each type is in one file, as after a large load. There
+are as many edges as nodes, and deleting a node searches all of them. `--quick` uses fewer rows and
+samples.
 """
 
 import sys
@@ -17,7 +17,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
-# A script finds only its own directory.
+# A script has only its own directory on the import path.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import lance
@@ -33,7 +33,7 @@ CHANGES: Mapping[str, str] = {
     "update": "query q($name: String) { update Person set { age: -1 } where name = $name }",
     "delete": "query q($name: String) { delete Person where name = $name }",
 }
-LANDED = """
+LANDED_CHANGE = """
 query q($new: String, $old: String) {
   insert Person { name: $new }
   update Person set { age: -1 } where name = $old
@@ -46,7 +46,7 @@ GOAL_RATIO, GOAL_GROWTH = 2.0, 1.5
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How much is measured."""
+    """The numbers of rows, rounds and merges to measure."""
 
     few: int
     many: int
@@ -61,7 +61,7 @@ QUICK = Scale(few=10_000, many=100_000, rounds=3, landings=40, compared=8)
 
 @dataclass(slots=True)
 class Contest:
-    """A graph and a bare table of so many rows, and what each change cost either."""
+    """A graph and a bare table of the same size, and the times of each change on both."""
 
     size: int
     graph: omnigraph.Graph
@@ -70,20 +70,20 @@ class Contest:
 
 
 def main() -> None:
-    """Measure one merge by size, and many merges one after another."""
+    """Measure one merge by size, and many merges in sequence."""
     parser = ArgumentParser()
     parser.add_argument("--quick", action="store_true", help="fewer rows and samples")
     parser.add_argument("--part", choices=("sizes", "landings"), help="only one of the two")
-    asked = parser.parse_args()
-    scale = QUICK if asked.quick else FULL
-    if asked.part != "landings":
+    requested = parser.parse_args()
+    scale = QUICK if requested.quick else FULL
+    if requested.part != "landings":
         show_sizes(scale)
-    if asked.part != "sizes":
+    if requested.part != "sizes":
         show_landings(scale)
 
 
 def show_sizes(scale: Scale) -> None:
-    """Merge one row, by what was done to it, whether the target moved, size and indexes."""
+    """Merge one row, by kind of change, whether the target moved, size and indexes."""
     with TemporaryDirectory() as folder:
         contests = {
             (size, is_indexed): make_contest(
@@ -93,11 +93,11 @@ def show_sizes(scale: Scale) -> None:
         }
         for number in range(scale.rounds + 1):
             for (at, change), contest in product(enumerate(CHANGES), contests.values()):
-                timings = _change_once(contest, change, turn=number * len(CHANGES) + at)
-                # The first round warms up.
+                timings = _change_once(contest, change, round_number=number * len(CHANGES) + at)
+                # The first round is a warm-up.
                 for contender, seconds in timings.items() if number else ():
                     contest.times.setdefault((change, contender), []).append(seconds)
-    print(f"One row merged into main, wall time, medians of {scale.rounds}, in turns.")
+    print(f"One row merged into main, wall time, medians of {scale.rounds}, alternating.")
     for is_indexed in (True, False):
         print(f"\n{'With' if is_indexed else 'Without'} indexes:\n")
         _print_sizes(contests[scale.few, is_indexed], contests[scale.many, is_indexed])
@@ -105,36 +105,36 @@ def show_sizes(scale: Scale) -> None:
 
 
 def show_landings(scale: Scale) -> None:
-    """Start a branch, change two rows on it, merge it and delete it, time after time."""
+    """Create a branch, change two rows, merge and delete it, many times."""
     with TemporaryDirectory() as folder:
-        fresh, worn = (
+        fresh, used = (
             make_graph(Path(folder, name), size=scale.few, is_indexed=True)
-            for name in ("fresh", "worn")
+            for name in ("fresh", "used")
         )
         before = scale.landings - scale.compared
         for number in range(before):
-            _land(worn, number)
-        # The first ones of one graph in turns with the last ones of the other.
-        times = [(_land(fresh, each), _land(worn, before + each)) for each in range(scale.compared)]
+            _land(used, number)
+        # The first merges of one graph alternate with the last ones of the other.
+        times = [(_land(fresh, each), _land(used, before + each)) for each in range(scale.compared)]
     first, last = (_medians([pair[side] for pair in times]) for side in (0, 1))
     growth = [late / early for early, late in zip(first, last, strict=True)]
-    print(f"{scale.landings} branches of one insert and one update landed one after another.\n")
+    print(f"{scale.landings} branches of one insert and one update merged in sequence.\n")
     print_table(
-        ["landings", *STEPS, "together"],
+        ["landings", *STEPS, "total"],
         [
             [f"first {scale.compared}", *map(milliseconds, first)],
             [f"last {scale.compared}", *map(milliseconds, last)],
             ["ratio", *(f"{each:.2f}" for each in growth)],
         ],
     )
-    verdict = "met" if growth[-1] <= GOAL_GROWTH else "MISSED"
+    outcome = "met" if growth[-1] <= GOAL_GROWTH else "MISSED"
     print(
-        f"Goal: the last cost at most {GOAL_GROWTH} times as much: {growth[-1]:.2f} — {verdict}.\n"
+        f"Goal: the last cost at most {GOAL_GROWTH} times as much: {growth[-1]:.2f} — {outcome}.\n"
     )
 
 
 def make_contest(folder: Path, *, size: int, is_indexed: bool) -> Contest:
-    """A graph and a bare table of the same persons."""
+    """Create a graph and a bare table of the same persons."""
     graph = make_graph(folder / "graph", size=size, is_indexed=is_indexed)
     persons = _make_rows(size)["Person"]
     bare = lance.write_dataset(
@@ -150,7 +150,7 @@ def make_contest(folder: Path, *, size: int, is_indexed: bool) -> Contest:
 
 
 def make_graph(folder: Path, *, size: int, is_indexed: bool) -> omnigraph.Graph:
-    """A graph of so many persons and as many edges between the first half of them."""
+    """Create a graph with this many persons and as many edges between the first half of them."""
     graph = omnigraph.init(str(folder), SCHEMA)
     graph.load(_make_rows(size), mode="append")
     if is_indexed:
@@ -169,10 +169,10 @@ def _make_rows(size: int) -> dict[str, pa.Table]:
     }
 
 
-def _change_once(contest: Contest, change: str, *, turn: int) -> dict[str, float]:
-    """The seconds of both kinds of merge, and of the same change without any."""
-    # Counted from the end: those persons have no edges that would go with them.
-    first = contest.size - 4 * turn - 4
+def _change_once(contest: Contest, change: str, *, round_number: int) -> dict[str, float]:
+    """The seconds of both kinds of merge, and of the same change on the bare table."""
+    # Counted from the end: these persons have no edges to delete with them.
+    first = contest.size - 4 * round_number - 4
     names = [f"{'new' if change == 'insert' else 'p'}{first + each}" for each in range(4)]
     return {
         "merged": _merge_once(contest.graph, change, names[0], meanwhile=names[1]),
@@ -231,30 +231,30 @@ def _print_sizes(few: Contest, many: Contest) -> None:
             "ratio",
             f"bare, {few.size:,}",
             f"bare, {many.size:,}",
-            "ours over bare",
+            "omnigraph / bare",
         ],
         rows,
     )
-    verdict = "met" if max(ratios) <= GOAL_RATIO else "MISSED"
-    print(f"Goal: at most {GOAL_RATIO} times as much, worst: {max(ratios):.2f} — {verdict}.")
+    outcome = "met" if max(ratios) <= GOAL_RATIO else "MISSED"
+    print(f"Goal: at most {GOAL_RATIO} times as much, worst: {max(ratios):.2f} — {outcome}.")
 
 
 def _land(graph: omnigraph.Graph, number: int) -> list[float]:
-    """The seconds of each step."""
-    moments = [perf_counter()]
+    """Run one branch from creation to deletion and return the seconds of each step."""
+    times = [perf_counter()]
     graph.create_branch("work")
-    moments.append(perf_counter())
-    graph.mutate(LANDED, {"new": f"new{number}", "old": f"p{number}"}, branch="work")
-    moments.append(perf_counter())
+    times.append(perf_counter())
+    graph.mutate(LANDED_CHANGE, {"new": f"new{number}", "old": f"p{number}"}, branch="work")
+    times.append(perf_counter())
     graph.merge("work")
-    moments.append(perf_counter())
+    times.append(perf_counter())
     graph.delete_branch("work")
-    moments.append(perf_counter())
-    return [end - start for start, end in pairwise(moments)]
+    times.append(perf_counter())
+    return [end - start for start, end in pairwise(times)]
 
 
 def _medians(landings: Sequence[Sequence[float]]) -> list[float]:
-    """By step, and of all steps together."""
+    """The median of each step, and of their total."""
     return [*map(median, zip(*landings, strict=True)), median(map(sum, landings))]
 
 

@@ -1,7 +1,7 @@
-"""What optimizing is worth: a graph written in 500 small commits, beside one loaded at once.
+"""The effect of `optimize` on a graph of 500 small commits, compared with a graph loaded at once.
 
-Both hold the same rows. Asked in turns before and after optimizing: to open the graph, to read all
-of a type, and to answer two questions from a handle that knows nothing yet.
+Both hold the same rows. Measured in alternation, before and after optimizing: opening the graph,
+scanning a type, and two queries on a newly opened graph with cold caches.
 """
 
 import sys
@@ -11,7 +11,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
-# A script finds only its own directory.
+# A script has only its own directory on the import path.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import pyarrow as pa
@@ -29,35 +29,35 @@ READS: Mapping[str, Callable[[str], object]] = {
     "open and scan a type": lambda folder: sum(
         1 for _ in omnigraph.open(folder, read_only=True).export(types=["Person"])
     ),
-    "open and find by key": lambda folder: _ask(
+    "open and find by key": lambda folder: _query(
         folder, 'match { $p: Person { name: "p7-7" } } return { $p.age }'
     ),
-    "open and count neighbours": lambda folder: _ask(
+    "open and count neighbours": lambda folder: _query(
         folder, "match { $p: Person { age: 7 } $p knows $q } return { count($q) as n }"
     ),
 }
 
 
 def main() -> None:
-    """Write the same rows twice, and read them in turns."""
+    """Write the same rows twice and read both graphs in alternation."""
     with TemporaryDirectory() as folder:
-        whole, worn = f"{folder}/whole", f"{folder}/worn"
+        whole, fragmented = f"{folder}/whole", f"{folder}/fragmented"
         parts = [_rows(number) for number in range(COMMITS)]
         graph = omnigraph.init(whole, SCHEMA, durability="relaxed")
         graph.load(
             {name: pa.concat_tables([p[name] for p in parts]) for name in parts[0]}, mode="append"
         )
         graph.ensure_indices()
-        graph = omnigraph.init(worn, SCHEMA, durability="relaxed")
+        graph = omnigraph.init(fragmented, SCHEMA, durability="relaxed")
         graph.load(parts[0], mode="append")
         graph.ensure_indices()
         for part in parts[1:]:
             graph.load(part, mode="append")
-        before = _measure(whole, worn)
+        before = _measure(whole, fragmented)
         start = perf_counter()
         graph.optimize()
         optimizing = perf_counter() - start
-        after = _measure(whole, worn)
+        after = _measure(whole, fragmented)
     _print(before, after, optimizing)
 
 
@@ -71,17 +71,17 @@ def _rows(number: int) -> dict[str, pa.Table]:
     }
 
 
-def _measure(whole: str, worn: str) -> list[tuple[float, float]]:
-    """The seconds of each read, of the graph loaded at once and of the other, medians."""
+def _measure(whole: str, fragmented: str) -> list[tuple[float, float]]:
+    """The median seconds of each read, for the graph loaded at once and for the fragmented one."""
     found = []
     for read in READS.values():
-        read(whole), read(worn)
-        pairs = [(_time(read, whole), _time(read, worn)) for _ in range(ROUNDS)]
+        read(whole), read(fragmented)
+        pairs = [(_time(read, whole), _time(read, fragmented)) for _ in range(ROUNDS)]
         found.append((median(each[0] for each in pairs), median(each[1] for each in pairs)))
     return found
 
 
-def _ask(folder: str, body: str) -> object:
+def _query(folder: str, body: str) -> object:
     return list(omnigraph.open(folder, read_only=True).query(f"query q() {{ {body} }}"))
 
 
@@ -95,10 +95,10 @@ def _print(
     before: Sequence[tuple[float, float]], after: Sequence[tuple[float, float]], optimizing: float
 ) -> None:
     rows_count = f"{COMMITS * ROWS_EACH:,}"
-    print(f"{rows_count} nodes in {COMMITS} commits, beside the same loaded at once.\n")
-    ratios = [worn / whole for whole, worn in after]
+    print(f"{rows_count} nodes in {COMMITS} commits, compared with the same rows loaded at once.\n")
+    ratios = [fragmented / whole for whole, fragmented in after]
     print_table(
-        ["what", "at once", "in small commits", "ratio", "at once", "optimized", "ratio"],
+        ["read", "at once", "in small commits", "ratio", "at once", "optimized", "ratio"],
         [
             [
                 name,
@@ -113,8 +113,8 @@ def _print(
         ],
     )
     print(f"Optimizing took {milliseconds(optimizing)}.")
-    verdict = "met" if max(ratios) <= GOAL_RATIO else "MISSED"
-    print(f"Goal: at most {GOAL_RATIO} times, worst: {max(ratios):.2f} — {verdict}.\n")
+    outcome = "met" if max(ratios) <= GOAL_RATIO else "MISSED"
+    print(f"Goal: at most {GOAL_RATIO} times, worst: {max(ratios):.2f} — {outcome}.\n")
 
 
 if __name__ == "__main__":

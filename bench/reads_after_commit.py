@@ -1,8 +1,8 @@
 """The cost of a query right after a commit of one row, compared with the same query while warm.
 
-One handle stays open. Each round commits one row, runs a question once, and runs it again until it
-is warm. The first answer after each kind of commit is compared with that of a handle that was just
-opened. An argument sets the number of persons; the number of documents is fixed.
+One handle stays open. Each round commits one row, runs a query once, and repeats it with warm
+caches. The first result after each kind of commit is compared with that of a newly opened handle.
+An argument sets the number of persons; the number of documents is fixed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
-# A script finds only its own directory.
+# A script has only its own directory on the import path.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import omnigraph
@@ -30,7 +30,7 @@ WARM_RUNS = 5
 GOAL_RATIO = 2.0
 GOAL_SECONDS = 0.005
 
-FOLLOW_QUESTIONS = {
+FOLLOW_QUERIES = {
     "point read": """query q() {
       match { $a: Person { name: "person-000007" } } return { $a.age } }""",
     "two hops from one node": """query q() {
@@ -58,7 +58,7 @@ FOLLOW_COMMITS: Mapping[str, Callable[[int], str]] = {
     ),
 }
 
-DOCUMENT_QUESTIONS = {
+DOCUMENT_QUERIES = {
     "words": """query q($words: String, $vector: Vector(128)) {
       match { $d: Document } return { $d.title }
       order { bm25($d.text, $words) desc } limit 10 }""",
@@ -80,9 +80,9 @@ def main(person_count: int) -> None:
         rows = [
             row
             for kind, make in FOLLOW_COMMITS.items()
-            for row in _measure(graph, folder, kind, make, FOLLOW_QUESTIONS, {})
+            for row in _measure(graph, folder, kind, make, FOLLOW_QUERIES, {})
         ]
-        print_table(["after", "question", "warm", "after a commit", "within the goal"], rows)
+        print_table(["after", "query", "warm", "after a commit", "within the goal"], rows)
     library = make_library(1)
     request = library.requests[0]
     params = {"words": request.words, "vector": request.vector.tolist()}
@@ -98,8 +98,8 @@ def main(person_count: int) -> None:
                 f"year: 2026, vector: [{vector}] }}"
             )
 
-        found = _measure(graph, folder, "an inserted document", insert, DOCUMENT_QUESTIONS, params)
-        print_table(["after", "question", "warm", "after a commit", "within the goal"], found)
+        found = _measure(graph, folder, "an inserted document", insert, DOCUMENT_QUERIES, params)
+        print_table(["after", "query", "warm", "after a commit", "within the goal"], found)
     print(f"The goal is at most {GOAL_RATIO:g} times the warm time plus {GOAL_SECONDS * 1e3:g} ms.")
 
 
@@ -108,13 +108,13 @@ def _measure(
     folder: str,
     kind: str,
     make: Callable[[int], str],
-    questions: Mapping[str, str],
+    queries: Mapping[str, str],
     params: Mapping[str, object],
 ) -> list[list[str]]:
     rows, number = [], 20
-    for name, text in questions.items():
+    for name, text in queries.items():
         warm, after = [], []
-        for turn in range(ROUNDS + 1):
+        for round_number in range(ROUNDS + 1):
             number += 1
             graph.mutate(f"query w() {{ {make(number)} }}")
             start = perf_counter()
@@ -123,15 +123,15 @@ def _measure(
             start = perf_counter()
             for _ in range(WARM_RUNS):
                 graph.query(text, params)
-            if turn:
+            if round_number:
                 after.append(first)
                 warm.append((perf_counter() - start) / WARM_RUNS)
                 continue
             with omnigraph.open(folder) as fresh:
                 assert fresh.query(text, params).rows == found, f"{name} differs after {kind}"
         goal = GOAL_RATIO * median(warm) + GOAL_SECONDS
-        verdict = "yes" if median(after) <= goal else "no"
-        rows.append([kind, name, milliseconds(median(warm)), milliseconds(median(after)), verdict])
+        is_met = "yes" if median(after) <= goal else "no"
+        rows.append([kind, name, milliseconds(median(warm)), milliseconds(median(after)), is_met])
     return rows
 
 

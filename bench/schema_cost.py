@@ -1,8 +1,8 @@
-"""What changing a schema costs when a type has a million rows, and when it has none.
+"""The cost of schema changes on a type with a million rows, compared with an empty type.
 
-A property that comes, goes or gets another name is a line in the description of a version, and a
-type that is renamed a line in the history, so neither must grow with the rows. What is dropped for
-good is written anew without it, which cannot cost the same; it is shown for what it is.
+Adding, dropping or renaming a property changes only the metadata of a version, and renaming a type
+changes only the history, so their cost must not depend on the number of rows. Dropping a property
+permanently rewrites the rows; its cost is shown without a goal.
 """
 
 import sys
@@ -14,7 +14,7 @@ from time import perf_counter
 
 import pyarrow as pa
 
-# A script finds only its own directory.
+# A script has only its own directory on the import path.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import omnigraph
@@ -29,45 +29,45 @@ STEPS: Mapping[str, str] = {
     "rename it": f'node Person {{ {PERSON}  alias: String? @rename_from("nick") }}',
     "rename the type": f'node Human @rename_from("Person") {{ {PERSON}  alias: String? }}',
     "drop the property": f"node Human {{ {PERSON} }}",
-    "and back": f'node Person @rename_from("Human") {{ {PERSON} }}',
+    "rename the type back": f'node Person @rename_from("Human") {{ {PERSON} }}',
 }
-FOR_GOOD = "node Person { name: String @key }"
+PERMANENT_DROP = "node Person { name: String @key }"
 
 
 def main() -> None:
-    """Time the same changes in turns on a type with a million rows and on an empty one."""
+    """Measure the same changes in alternation on a type with a million rows and on an empty one."""
     with TemporaryDirectory() as folder:
         empty, full = (make_graph(Path(folder) / str(count), count) for count in (0, ROWS))
         costs: dict[str, tuple[list[float], list[float]]] = {name: ([], []) for name in STEPS}
         for _ in range(SAMPLES):
-            # In turns, so that a busy moment of the machine hits both.
+            # Alternating, so that load peaks of the machine affect both.
             for name, schema in STEPS.items():
                 for graph, timings in zip((empty, full), costs[name], strict=True):
                     timings.append(_seconds(graph, schema, is_final=False))
         medians = {name: (median(one), median(other)) for name, (one, other) in costs.items()}
-        for_good = [_seconds(graph, FOR_GOOD, is_final=True) for graph in (empty, full)]
-    print(f"Medians of {SAMPLES}, wall time, flushed to disk, in turns.\n")
+        permanent = [_seconds(graph, PERMANENT_DROP, is_final=True) for graph in (empty, full)]
+    print(f"Medians of {SAMPLES}, wall time, flushed to disk, alternating.\n")
     print_table(
-        ["rows of the type", *STEPS, "drop for good"],
+        ["rows of the type", *STEPS, "drop permanently"],
         [
-            ["0", *(milliseconds(one) for one, _ in medians.values()), milliseconds(for_good[0])],
+            ["0", *(milliseconds(one) for one, _ in medians.values()), milliseconds(permanent[0])],
             [
                 f"{ROWS:,}",
                 *(milliseconds(other) for _, other in medians.values()),
-                milliseconds(for_good[1]),
+                milliseconds(permanent[1]),
             ],
         ],
     )
     one, other = medians["add a property"]
-    verdict = "met" if other / one <= GOAL_GROWTH else "MISSED"
+    outcome = "met" if other / one <= GOAL_GROWTH else "MISSED"
     print(
-        f"Goal: adding a property to {ROWS:,} rows costs at most {GOAL_GROWTH} times what it costs "
-        f"on none: {other / one:.2f} — {verdict}.\n"
+        f"Goal: adding a property to {ROWS:,} rows costs at most {GOAL_GROWTH} times as much as "
+        f"on an empty type: {other / one:.2f} — {outcome}.\n"
     )
 
 
 def make_graph(path: Path, row_count: int) -> omnigraph.Graph:
-    """A graph of one type with so many rows."""
+    """Create a graph of one type with this many rows."""
     graph = omnigraph.init(str(path), f"node Person {{ {PERSON} }}")
     if row_count:
         names = pa.array([f"person {number}" for number in range(row_count)])

@@ -1,8 +1,8 @@
-"""What the server adds to a call, how many calls it answers, and what rows cost as Arrow and JSON.
+"""The overhead of the server, its request rate, and the cost of rows as Arrow and as JSON.
 
-Server, load generator and the embedded graph are processes of their own on the same two cores. The
-embedded call is asked in the same rounds as the one over HTTP, with the same text and parameter.
-JSON is read back with orjson, the fastest reader that we know of. Goals are judged by medians.
+Server, load generator and embedded graph are separate processes on the same two cores. Embedded
+calls alternate with calls over HTTP, with the same query text and parameters. JSON is parsed with
+orjson, the fastest JSON parser for Python known to us. Goals are checked against medians.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 from time import perf_counter, sleep
 from urllib.parse import urlsplit
 
-# A script finds only its own directory.
+# A script has only its own directory on the import path.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
@@ -61,7 +61,7 @@ ARROW = "application/vnd.apache.arrow.stream"
 
 
 def main() -> None:
-    """Measure all three, on as many cores as the goals name."""
+    """Measure all three on the number of cores that the goals assume."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
     with TemporaryDirectory() as folder:
         root = Path(folder) / "graph"
@@ -73,34 +73,34 @@ def main() -> None:
 
 
 def _compare_point_queries(url: str, graph: omnigraph.Graph) -> None:
-    ask = _Asker(url)
-    # Somebody else each time: the server keeps answers, and this is about calls that it runs.
+    connection = _Connection(url)
+    # A different person each time: the server caches responses, and this measures executed queries.
     numbers = count()
 
-    def somebody() -> dict[str, object]:
+    def next_person() -> dict[str, object]:
         return {"name": f"person-{next(numbers):07}"}
 
-    def ask_server() -> object:
-        body = {"query": POINT, "params": somebody()}
-        return orjson.loads(ask.post(body, "application/json"))
+    def query_server() -> object:
+        body = {"query": POINT, "params": next_person()}
+        return orjson.loads(connection.post(body, "application/json"))
 
     taken = measure(
         {
-            "embedded": lambda: graph.query(POINT, somebody()).rows,
-            "over HTTP": ask_server,
+            "embedded": lambda: graph.query(POINT, next_person()).rows,
+            "over HTTP": query_server,
         },
         rounds=300,
-        warm_up_rounds=20,
+        warmup_rounds=20,
         clock=perf_counter,
     )
-    print(f"One person of {PERSONS:,} by key, warm; wall time of 300 calls in turns.\n")
+    print(f"One person of {PERSONS:,} by key, warm; wall time of 300 alternating calls.\n")
     print_table(
         ["point query", "fastest", "median", "p95"],
         [[name, *_cells(each)] for name, each in taken.items()],
     )
     added = taken["over HTTP"].median - taken["embedded"].median
     print(f"Goal: HTTP adds at most {milliseconds(GOAL_ADDED_S)}: {milliseconds(added)} — ", end="")
-    print(f"{_judge(is_met=added <= GOAL_ADDED_S)}.\n")
+    print(f"{_outcome(is_met=added <= GOAL_ADDED_S)}.\n")
 
 
 def _count_requests(url: str) -> None:
@@ -112,9 +112,11 @@ def _count_requests(url: str) -> None:
     )
     counted = json.loads(done.stdout)
     rate = counted["requests_a_second"]
-    print(f"The same over {CONNECTIONS} connections for {LOAD_SECONDS:g} s, on {CORES} cores.\n")
+    print(
+        f"The same query over {CONNECTIONS} connections for {LOAD_SECONDS:g} s, on {CORES} cores.\n"
+    )
     print_table(
-        ["cached point query", "requests a second", "median", "p99"],
+        ["cached point query", "requests per second", "median", "p99"],
         [
             [
                 "over HTTP",
@@ -124,53 +126,55 @@ def _count_requests(url: str) -> None:
             ]
         ],
     )
-    print(f"Goal: at least {GOAL_REQUESTS:,} a second: {rate:,.0f} — ", end="")
-    print(f"{_judge(is_met=rate >= GOAL_REQUESTS)}.\n")
+    print(f"Goal: at least {GOAL_REQUESTS:,} per second: {rate:,.0f} — ", end="")
+    print(f"{_outcome(is_met=rate >= GOAL_REQUESTS)}.\n")
 
 
 def _compare_formats(url: str, graph: omnigraph.Graph) -> None:
-    ask = _Asker(url)
+    connection = _Connection(url)
     body = {"query": MANY}
 
     def read_arrow() -> pa.Table:
-        with pa.ipc.open_stream(ask.post(body, ARROW)) as stream:
+        with pa.ipc.open_stream(connection.post(body, ARROW)) as stream:
             return stream.read_all()
 
     def read_json() -> object:
-        return orjson.loads(ask.post(body, "application/json"))
+        return orjson.loads(connection.post(body, "application/json"))
 
     taken = measure(
         {
             "embedded, as Arrow": lambda: graph.query(MANY).to_arrow(),
             "embedded, as rows": lambda: graph.query(MANY).rows,
-            "Arrow, read": read_arrow,
-            "JSON, read": read_json,
-            "JSON, read by Python's json": lambda: json.loads(ask.post(body, "application/json")),
+            "Arrow, parsed": read_arrow,
+            "JSON, parsed with orjson": read_json,
+            "JSON, parsed with Python's json": lambda: json.loads(
+                connection.post(body, "application/json")
+            ),
         },
         rounds=30,
-        warm_up_rounds=3,
+        warmup_rounds=3,
         clock=perf_counter,
     )
-    print(f"{ROWS:,} rows of 5 columns; wall time until they can be used, of 30 calls in turns.\n")
+    print(f"{ROWS:,} rows of 5 columns; wall time until they are usable, 30 alternating calls.\n")
     print_table(
         ["rows", "fastest", "median", "p95"],
         [[name, *_cells(each)] for name, each in taken.items()],
     )
-    _tell_ratio(taken["Arrow, read"], taken["JSON, read"])
+    _print_ratio(taken["Arrow, parsed"], taken["JSON, parsed with orjson"])
 
 
-def _tell_ratio(arrow: Timing, as_json: Timing) -> None:
+def _print_ratio(arrow: Timing, as_json: Timing) -> None:
     ratio = as_json.median / arrow.median
     print(f"Goal: Arrow at least {GOAL_ARROW:g} times as fast as JSON: {ratio:.1f} — ", end="")
-    print(f"{_judge(is_met=ratio >= GOAL_ARROW)}.\n")
+    print(f"{_outcome(is_met=ratio >= GOAL_ARROW)}.\n")
 
 
 def _cells(taken: Timing) -> list[str]:
     return [milliseconds(each) for each in (taken.fastest, taken.median, taken.p95)]
 
 
-class _Asker:
-    """Asks over one connection that stays open, with as little of a client as there can be."""
+class _Connection:
+    """A minimal HTTP client with one persistent connection."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -179,7 +183,7 @@ class _Asker:
         self._file = self._socket.makefile("rb")
 
     def post(self, body: object, accept: str) -> bytes:
-        """The body of an answer."""
+        """Send a query and return the body of the response."""
         content = orjson.dumps(body)
         head = (
             f"POST {self._path} HTTP/1.1\r\nHost: {self._host}\r\nAccept: {accept}\r\n"
@@ -212,12 +216,14 @@ def _load(root: Path) -> None:
 
 @contextmanager
 def _serving(root: Path, folder: Path) -> Iterator[str]:
-    """A server of one graph; the url of the graph."""
+    """Run a server of one graph and return the URL of the graph."""
     log = folder / "server.log"
     command = [sys.executable, "-m", "omnigraph.server", "--store", str(root), "--unauthenticated"]
     with (
-        log.open("wb") as said,
-        subprocess.Popen([*command, "--bind", "127.0.0.1:0"], stdout=said, stderr=said) as server,
+        log.open("wb") as output,
+        subprocess.Popen(
+            [*command, "--bind", "127.0.0.1:0"], stdout=output, stderr=output
+        ) as server,
     ):
         try:
             while not (found := re.search(r'"url":"(http://[^"]+)"', log.read_text("utf-8"))):
@@ -228,7 +234,7 @@ def _serving(root: Path, folder: Path) -> Iterator[str]:
             server.terminate()
 
 
-def _judge(*, is_met: bool) -> str:
+def _outcome(*, is_met: bool) -> str:
     return "met" if is_met else "MISSED"
 
 

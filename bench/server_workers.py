@@ -1,9 +1,9 @@
-"""Point queries a second of a server with one worker process and with two, on the same two cores.
+"""Point queries per second of a server with one worker process and with two, on the same two cores.
 
 Each query is for another person, so no response comes from a cache of responses. The load generator
 shares the cores, so its CPU time is shown as well: two workers can be faster by at most
-`2 * server / (server + generator)`. Both servers run all the time and take turns, so that other
-work on the machine slows down both.
+`2 * server / (server + generator)`. Both servers run during the whole benchmark and are measured
+in alternation, so that other load on the machine affects both.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 from time import sleep
 from urllib.parse import urlsplit
 
-# A script finds only its own directory.
+# A script has only its own directory on the import path.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import omnigraph
@@ -40,7 +40,7 @@ GENERATOR = Path(__file__).parent / "support" / "light_load.py"
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class RunningServer:
     """A server and the processes that serve its requests."""
 
     url: str
@@ -49,7 +49,7 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Responses a second, and seconds of CPU for one of them."""
+    """Responses per second, and the CPU time in seconds per response."""
 
     rate: float
     server_s: float
@@ -57,15 +57,15 @@ class Round:
 
 
 def main() -> None:
-    """Measure both servers in turns."""
+    """Measure both servers in alternation."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
     with TemporaryDirectory() as folder:
-        place = Path(folder)
-        with omnigraph.init(place / "graph", SCHEMA) as graph:
+        folder_path = Path(folder)
+        with omnigraph.init(folder_path / "graph", SCHEMA) as graph:
             people = [{"name": f"person-{n:07}", "age": n % 100} for n in range(PERSONS)]
             graph.load({"Person": people}, mode="append")
             graph.ensure_indices()
-        bodies = place / "bodies"
+        bodies = folder_path / "bodies"
         bodies.write_text(
             "".join(
                 json.dumps({"query": POINT, "params": {"name": f"person-{n:07}"}}) + "\n"
@@ -74,13 +74,13 @@ def main() -> None:
             encoding="utf-8",
         )
         rounds_by_workers: dict[int, list[Round]] = {1: [], 2: []}
-        with _serving(place, 1) as one, _serving(place, 2) as two:
-            for turn in range(ROUNDS + 1):
-                # Other people each time: the responses of the turns before are cached.
-                first = turn * PERSONS // (ROUNDS + 1)
+        with _serving(folder_path, 1) as one, _serving(folder_path, 2) as two:
+            for round_number in range(ROUNDS + 1):
+                # Other persons in each round: the responses of earlier rounds are cached.
+                first = round_number * PERSONS // (ROUNDS + 1)
                 measured = [_measure(each, bodies, first=first) for each in (one, two)]
-                # The first turn warms up both servers.
-                if turn:
+                # The first round is a warm-up of both servers.
+                if round_number:
                     for rounds, each in zip(rounds_by_workers.values(), measured, strict=True):
                         rounds.append(each)
     _report(rounds_by_workers)
@@ -88,9 +88,9 @@ def main() -> None:
 
 def _report(rounds_by_workers: dict[int, list[Round]]) -> None:
     print(f"One person of {PERSONS:,} by key over {CONNECTIONS} connections; {ROUNDS} rounds of")
-    print(f"{ROUND_SECONDS:g} s in turns, medians; CPU time of a request.\n")
+    print(f"{ROUND_SECONDS:g} s, alternating, medians; CPU time per request.\n")
     print_table(
-        ["workers", "requests a second", "CPU of the server", "CPU of the generator"],
+        ["workers", "requests per second", "CPU of the server", "CPU of the generator"],
         [
             [
                 str(workers),
@@ -103,13 +103,13 @@ def _report(rounds_by_workers: dict[int, list[Round]]) -> None:
     )
     one, two = rounds_by_workers[1], rounds_by_workers[2]
     ratio = median(b.rate / a.rate for a, b in zip(one, two, strict=True))
-    verdict = "met" if ratio >= GOAL else "MISSED"
-    print(f"Goal: two workers at least {GOAL} times as many: {ratio:.2f} — {verdict}.\n")
+    outcome = "met" if ratio >= GOAL else "MISSED"
+    print(f"Goal: two workers at least {GOAL} times the rate of one: {ratio:.2f} — {outcome}.\n")
 
 
-def _measure(served: Served, bodies: Path, *, first: int) -> Round:
-    parts = urlsplit(served.url)
-    before = sum(map(_cpu_seconds, served.pids))
+def _measure(server: RunningServer, bodies: Path, *, first: int) -> Round:
+    parts = urlsplit(server.url)
+    before = sum(map(_cpu_seconds, server.pids))
     done = subprocess.run(
         [
             *(sys.executable, str(GENERATOR), str(parts.hostname), str(parts.port)),
@@ -123,7 +123,7 @@ def _measure(served: Served, bodies: Path, *, first: int) -> Round:
     requests = counted["requests"]
     return Round(
         rate=requests / counted["seconds"],
-        server_s=(sum(map(_cpu_seconds, served.pids)) - before) / requests,
+        server_s=(sum(map(_cpu_seconds, server.pids)) - before) / requests,
         generator_s=counted["cpu_seconds"] / requests,
     )
 
@@ -134,18 +134,18 @@ def _cpu_seconds(pid: int) -> float:
 
 
 @contextmanager
-def _serving(folder: Path, workers: int) -> Iterator[Served]:
+def _serving(folder: Path, workers: int) -> Iterator[RunningServer]:
     log = folder / f"server-{workers}.log"
     command = [sys.executable, "-m", "omnigraph.server", "--store", str(folder / "graph")]
     flags = ["--unauthenticated", "--bind", "127.0.0.1:0", "--workers", str(workers)]
-    with log.open("wb") as said, subprocess.Popen([*command, *flags], stdout=said) as server:
+    with log.open("wb") as output, subprocess.Popen([*command, *flags], stdout=output) as server:
         try:
             while not (found := re.search(r'"url":"(http://[^"]+)"', log.read_text("utf-8"))):
                 assert server.poll() is None, log.read_text("utf-8")
                 sleep(0.05)
             lines = map(json.loads, log.read_text("utf-8").splitlines())
             pids = [line["pid"] for line in lines if line["event"] == "worker started"]
-            yield Served(f"{found[1]}/graphs/default", pids or [server.pid])
+            yield RunningServer(f"{found[1]}/graphs/default", pids or [server.pid])
         finally:
             server.terminate()
 

@@ -1,9 +1,8 @@
-"""How much a diff on Spark shuffles when few of many rows have changed, and how long it takes.
+"""The shuffle volume and the time of a diff on Spark when few of many rows have changed.
 
-A thousand rows, spread over a type of ten million, are replaced by a merge, so that every file of
-the type has rows that are gone. What enters a shuffle is measured by Spark itself, in the diff and
-in a join by hand of both states, which shuffles all rows of the type twice. `--quick` takes fewer
-rows.
+A merge replaces a thousand rows spread over a type of ten million, so that every file of the type
+has deleted rows. Spark reports the shuffle volume of the diff and of a hand-written join of both
+states, which shuffles all rows of the type twice. `--quick` uses fewer rows.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
-# A script finds only its own directory.
+# A script has only its own directory on the import path.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
@@ -30,23 +29,23 @@ from pyspark.sql.functions import col
 import omnigraph
 import omnigraph.spark
 from bench.support.big_graph import SCHEMA, write_persons
-from bench.support.shuffles import PAGE, Shuffled, measure_shuffles
+from bench.support.shuffles import UI_SETTINGS, ShuffleVolume, measure_shuffles
 from bench.support.tables import milliseconds, print_table
 
 FULL_ROWS, QUICK_ROWS = 10_000_000, 500_000
 CHANGED = 1_000
 GOAL_SHARE = 0.01
-"""The part of what a join of both states shuffles that the diff may."""
+"""The maximum shuffle volume of the diff, as a share of that of a join of both states."""
 
 
 def main() -> None:
-    """Store two commits, and compare them on Spark, by hand and in process."""
+    """Store two commits and compare them on Spark, with a hand-written join and in process."""
     parser = ArgumentParser()
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_ROWS:,} rows")
     parser.add_argument("--rows", type=int, default=FULL_ROWS, help=f"default {FULL_ROWS:,}")
     requested = parser.parse_args()
     rows = QUICK_ROWS if requested.quick else requested.rows
-    with TemporaryDirectory() as folder, omnigraph.spark.session(**PAGE) as spark:
+    with TemporaryDirectory() as folder, omnigraph.spark.session(**UI_SETTINGS) as spark:
         graph, old, new = store(Path(folder), rows)
         times, shuffled = {}, {}
         for name, run in {
@@ -63,11 +62,11 @@ def main() -> None:
     show(rows, times, shuffled)
 
 
-def show(rows: int, times: Mapping[str, float], shuffled: Mapping[str, Shuffled]) -> None:
-    """Print what each of them took, and whether the goal is met."""
+def show(rows: int, times: Mapping[str, float], shuffled: Mapping[str, ShuffleVolume]) -> None:
+    """Print the time and volume of each, and whether the goal is met."""
     print(f"{CHANGED:,} of {rows:,} rows changed between two commits; wall time, second run.\n")
     print_table(
-        ["what", "time", "shuffled, MiB", "in records"],
+        ["operation", "time", "shuffled, MiB", "shuffle records"],
         [
             [
                 name,
@@ -84,7 +83,7 @@ def show(rows: int, times: Mapping[str, float], shuffled: Mapping[str, Shuffled]
 
 
 def store(folder: Path, rows: int) -> tuple[omnigraph.Graph, str, str]:
-    """A graph with so many persons, and the commits before and after some of them changed."""
+    """Store this many persons; return the graph and the commits before and after a merge."""
     write_persons(folder, count=rows)
     graph = omnigraph.init(folder / "graph", SCHEMA)
     files = sorted(str(path) for path in (folder / "Person").glob("*.parquet"))
@@ -96,7 +95,7 @@ def store(folder: Path, rows: int) -> tuple[omnigraph.Graph, str, str]:
 
 
 def _change(file: str, count: int) -> pa.Table:
-    """Some rows of a file, from its beginning to its end, with another age."""
+    """Evenly spaced rows of a file, each with another age."""
     rows = pq.read_table(file)
     chosen = rows.take(pa.array(np.linspace(0, rows.num_rows - 1, count).astype(np.int64)))
     ages = pc.add(chosen["age"], pa.scalar(1, pa.int32()))
@@ -106,13 +105,13 @@ def _change(file: str, count: int) -> pa.Table:
 def diff(
     graph: omnigraph.Graph, old: str, new: str, *, engine: str, spark: SparkSession | None
 ) -> None:
-    """Find what changed, every row of it."""
+    """Compare the commits and read every changed row."""
     found = graph.diff(old, new, engine=engine, spark=spark)
     assert len(list(found)) == CHANGED
 
 
 def join(graph: omnigraph.Graph, old: str, new: str, spark: SparkSession) -> None:
-    """Find the same by joining all rows of both states."""
+    """Find the same changes by joining all rows of both states."""
     source = spark.read.format("omnigraph").option("type", "Person")
     before, after = (source.option("commit", each).load(graph.uri) for each in (old, new))
     names = [f"new_{name}" for name in after.columns]

@@ -1,10 +1,11 @@
-"""How fast a bulk load through Spark is, beside a bare rewrite of the same files to Parquet.
+"""The speed and memory of a bulk load through Spark, compared with rewriting the files to Parquet.
 
-Both run in one warm session, in turns. We read the lines by the schema, check every rule, write
-Lance files, flush them and publish one commit; the peer reads lines and writes columns. Memory and
-the merge are measured in fresh processes that have done a small load before: the peak of the Python
-process that calls `load`, and what Java's heap keeps right afterwards. The Python workers that read
-rows hold one partition each and are not counted. `--quick` takes fewer rows and rounds.
+Both run in one warm session in alternation. OmniGraph reads the lines by the schema, checks every
+constraint, writes Lance files, flushes them and publishes one commit; the baseline only reads lines
+and writes columns. Memory and the merge are measured in fresh processes after a small load: the
+peak of the Python process that calls `load`, and the size of Java's heap after a garbage
+collection. The Python workers that read rows hold one partition each and are not counted. `--quick`
+uses fewer rows and rounds.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from types import MappingProxyType
 
-# A script finds only its own directory.
+# A script has only its own directory on the import path.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
@@ -30,7 +31,7 @@ from pyspark.sql import SparkSession
 
 import omnigraph
 import omnigraph.spark
-from bench.support.memory import forget_peak, measure_resident
+from bench.support.memory import measure_resident, reset_peak
 from bench.support.network_files import (
     KNOWS_EACH,
     SCHEMA,
@@ -48,28 +49,30 @@ NEW_AGE = 120
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How much is measured."""
+    """The numbers of rows, rounds and merges to measure."""
 
     persons: int
     rounds: int
-    warm_up_rounds: int
+    warmup_rounds: int
     stored: int
     updates: int
     merges: int
 
 
 FULL = Scale(
-    persons=100_000, rounds=5, warm_up_rounds=2, stored=2_000_000, updates=200_000, merges=3
+    persons=100_000, rounds=5, warmup_rounds=2, stored=2_000_000, updates=200_000, merges=3
 )
-QUICK = Scale(persons=10_000, rounds=2, warm_up_rounds=1, stored=200_000, updates=20_000, merges=1)
+QUICK = Scale(persons=10_000, rounds=2, warmup_rounds=1, stored=200_000, updates=20_000, merges=1)
 
 
 def main() -> None:
-    """Measure speed, memory and a merge."""
+    """Measure the speed and memory of loads, and merges."""
     parser = ArgumentParser()
     parser.add_argument("--quick", action="store_true", help="fewer rows and rounds")
     parser.add_argument("--part", choices=tuple(PARTS), help="only one of the three")
-    parser.add_argument("--run", nargs=3, help="what this script starts processes of its own with")
+    parser.add_argument(
+        "--run", nargs=3, help="for internal use: the measurement of one child process"
+    )
     requested = parser.parse_args()
     if requested.run:
         name, subject, root = requested.run
@@ -85,26 +88,26 @@ def main() -> None:
 
 
 def show_speed(scale: Scale, root: Path) -> None:
-    """Load and rewrite the same files in turns, and twice as many."""
+    """Load and rewrite the same files in alternation, then twice as many rows."""
     once = write_network(root / "once", persons=scale.persons)
     twice = write_network(root / "twice", persons=2 * scale.persons)
     taken: dict[str, list[float]] = {}
     with omnigraph.spark.session() as spark:
-        for number in range(scale.warm_up_rounds + scale.rounds):
+        for number in range(scale.warmup_rounds + scale.rounds):
             for name, network in (("once", once), ("twice", twice)):
                 seconds = {
                     f"load {name}": load_network(network, root / "graph"),
                     f"rewrite {name}": rewrite_network(spark, network, root / "bare"),
                 }
-                for step, each in seconds.items() if number >= scale.warm_up_rounds else ():
+                for step, each in seconds.items() if number >= scale.warmup_rounds else ():
                     taken.setdefault(step, []).append(each)
     times = {step: median(each) for step, each in taken.items()}
     print(
         f"{once.persons:,} nodes and {once.persons * KNOWS_EACH:,} edges from NDJSON files, and "
-        f"twice as many;\none warm session, wall time, median of {scale.rounds} in turns.\n"
+        f"twice as many;\none warm session, wall time, median of {scale.rounds}, alternating.\n"
     )
     print_table(
-        ["what", "time", "rows a second", "twice as many", "ratio"],
+        ["operation", "time", "rows per second", "twice as many", "ratio"],
         [
             [what, *_speed(once, times[f"{step} once"], times[f"{step} twice"])]
             for what, step in (
@@ -118,7 +121,7 @@ def show_speed(scale: Scale, root: Path) -> None:
     doubling = times["load twice"] / times["load once"]
     _check(f"at most {GOAL_RATIO} times the bare rewrite", ratio, is_met=ratio <= GOAL_RATIO)
     print(
-        f"Goal: at least {GOAL_ROWS_PER_S:,} rows a second: {rows_per_s:,.0f} — "
+        f"Goal: at least {GOAL_ROWS_PER_S:,} rows per second: {rows_per_s:,.0f} — "
         f"{'met' if rows_per_s >= GOAL_ROWS_PER_S else 'MISSED'}."
     )
     _check("doubling the input at most doubles it", doubling, is_met=doubling <= GOAL_DOUBLING)
@@ -126,7 +129,7 @@ def show_speed(scale: Scale, root: Path) -> None:
 
 
 def load_network(network: Network, folder: Path) -> float:
-    """The seconds of loading a network into a new graph, as one commit."""
+    """Load a network into a new graph as one commit and return the seconds."""
     shutil.rmtree(folder, ignore_errors=True)
     graph = omnigraph.init(folder, SCHEMA)
     start = perf_counter()
@@ -138,7 +141,7 @@ def load_network(network: Network, folder: Path) -> float:
 
 
 def rewrite_network(spark: SparkSession, network: Network, folder: Path) -> float:
-    """The seconds of the least that Spark could do with the files."""
+    """Rewrite the files to Parquet without checks and return the seconds."""
     shutil.rmtree(folder, ignore_errors=True)
     start = perf_counter()
     rewrite_bare(spark, network, folder)
@@ -158,14 +161,14 @@ def _speed(network: Network, once: float, twice: float) -> list[str]:
 
 
 def show_memory(scale: Scale, root: Path) -> None:
-    """Load the files, and twice as many, in a process each."""
+    """Load the files, and twice as many rows, in one process each."""
     sizes = (scale.persons, 2 * scale.persons)
     for persons in (SMALL, *sizes):
         write_network(root / str(persons), persons=persons)
-    once, twice = (run_apart("load", str(persons), root) for persons in sizes)
-    print("Memory of the driver; each load in a fresh process, after a small one.\n")
+    once, twice = (run_in_child("load", str(persons), root) for persons in sizes)
+    print("Memory of the driver; each load in a fresh process, after a small load.\n")
     print_table(
-        ["rows", "Python, peak", "of that, beyond before", "Java's heap, afterwards"],
+        ["rows", "Python, peak", "above the start", "Java heap, after GC"],
         [
             [
                 f"{persons * (1 + KNOWS_EACH):,}",
@@ -186,7 +189,7 @@ def show_memory(scale: Scale, root: Path) -> None:
 
 
 def measure_load(persons: str, root: Path) -> Mapping[str, float]:
-    """Load a network that was written before."""
+    """Measure the load of a network whose files exist."""
     small, network = (Network(root / str(count), count) for count in (SMALL, int(persons)))
     with omnigraph.spark.session() as spark:
         load_network(small, root / "graph")
@@ -197,7 +200,7 @@ def measure_load(persons: str, root: Path) -> Mapping[str, float]:
 
 
 def show_merge(scale: Scale, root: Path) -> None:
-    """Merge the same rows into copies of the same graph, through Spark and in process."""
+    """Merge the same rows into copies of the same graph, on Spark and in process."""
     for name, count, updates in (
         ("small", SMALL, SMALL // 10),
         ("large", scale.stored, scale.updates),
@@ -206,13 +209,13 @@ def show_merge(scale: Scale, root: Path) -> None:
     taken: dict[str, list[Mapping[str, float]]] = {"spark": [], "inline": []}
     for _ in range(scale.merges):
         for engine, times in taken.items():
-            times.append(run_apart("merge", engine, root))
+            times.append(run_in_child("merge", engine, root))
     print(
         f"{scale.updates:,} updates merged into {scale.stored:,} rows; median of {scale.merges} "
         "fresh processes, each after a small merge.\n"
     )
     print_table(
-        ["engine", "time", "Python, peak", "of that, beyond before", "Java's heap, afterwards"],
+        ["engine", "time", "Python, peak", "above the start", "Java heap, after GC"],
         [
             [
                 engine,
@@ -227,7 +230,7 @@ def show_merge(scale: Scale, root: Path) -> None:
 
 
 def measure_merge(engine: str, root: Path) -> Mapping[str, float]:
-    """Merge rows into a copy of a graph that was made before."""
+    """Measure a merge into a copy of an existing graph."""
     with TemporaryDirectory(dir=root) as folder:
         for name in ("small", "large"):
             shutil.copytree(root / name, Path(folder, name))
@@ -257,11 +260,11 @@ def _merge(root: Path, name: str, folder: Path, engine: str) -> None:
     assert done.nodes_loaded["Person"] < before == graph.tables()["node:Person"].row_count
 
 
-# Processes of their own
+# Child processes
 
 
-def run_apart(name: str, subject: str, root: Path) -> Mapping[str, float]:
-    """Have a fresh process measure something."""
+def run_in_child(name: str, subject: str, root: Path) -> Mapping[str, float]:
+    """Run a measurement in a fresh process."""
     command = [sys.executable, __file__, "--run", name, subject, str(root)]
     printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     measured: Mapping[str, float] = json.loads(printed)
@@ -269,8 +272,8 @@ def run_apart(name: str, subject: str, root: Path) -> Mapping[str, float]:
 
 
 def _measure_call(call: Callable[[], object], spark: SparkSession | None) -> Mapping[str, float]:
-    """Seconds, and MiB of memory."""
-    forget_peak()
+    """Run a call and return its seconds and its memory in MiB."""
+    reset_peak()
     before = measure_resident().now
     start = perf_counter()
     call()
@@ -281,8 +284,8 @@ def _measure_call(call: Callable[[], object], spark: SparkSession | None) -> Map
 
 
 def _measure_heap(spark: SparkSession) -> float:
-    """What the heap of Spark's Java process holds after a collection, in MiB."""
-    java = spark.sparkContext._jvm  # noqa: SLF001  # nothing else tells
+    """The size of the heap of Spark's Java process after a garbage collection, in MiB."""
+    java = spark.sparkContext._jvm  # noqa: SLF001  # PySpark has no public access to the JVM
     assert java is not None
     java.java.lang.System.gc()
     runtime = java.java.lang.Runtime.getRuntime()

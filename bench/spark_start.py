@@ -1,7 +1,8 @@
-"""How long a Spark session takes to start and to run its first job, beside PySpark's own defaults.
+"""The time to start a Spark session and run a first job, compared with PySpark's defaults.
 
-Every round is a fresh process, ours and the peer's in turns. The job hands two rows to Python and
-back by Arrow, so what it takes is Spark's and Java's warming up; the second one shows what is left.
+Every round runs in fresh processes, alternating between both settings. The job passes two rows to
+Python and back through Arrow, so its duration is the warm-up of Spark and Java; the second job
+shows the duration afterwards.
 """
 
 import json
@@ -11,7 +12,7 @@ import sys
 from pathlib import Path
 from statistics import median
 
-# A script finds only its own directory.
+# A script has only its own directory on the import path.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.support.tables import milliseconds, print_table
@@ -41,7 +42,7 @@ print(json.dumps([after - before for before, after in zip(times, times[1:])]))
 
 
 def main() -> None:
-    """Start both in turns and compare the medians, step by step."""
+    """Start both in alternation and compare the medians of each step."""
     ours, defaults = [], []
     for _ in range(ROUNDS):
         ours.append(_run(OURS))
@@ -50,14 +51,14 @@ def main() -> None:
     print_table(
         ["step", "omnigraph.spark.session()", "PySpark's defaults"],
         [
-            [step, milliseconds(median(mine)), milliseconds(median(theirs))]
-            for step, mine, theirs in zip(
+            [step, milliseconds(median(own)), milliseconds(median(baseline))]
+            for step, own, baseline in zip(
                 STEPS, zip(*ours, strict=True), zip(*defaults, strict=True), strict=True
             )
         ],
     )
-    total, peer = (median(map(sum, runs)) for runs in (ours, defaults))
-    print(f"In all {total:.1f} s against {peer:.1f} s.\n")
+    total, baseline_total = (median(map(sum, runs)) for runs in (ours, defaults))
+    print(f"Total: {total:.1f} s, with PySpark's defaults {baseline_total:.1f} s.\n")
 
 
 def _run(start: str) -> list[float]:

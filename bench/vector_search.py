@@ -1,8 +1,9 @@
-"""The nearest neighbours in a large type by its index: time, memory and recall, beside bare Lance.
+"""Indexed nearest-neighbour search in a large type: time, memory and recall, beside bare Lance.
 
-Bare pylance searches the same index with as many partitions and exact comparisons. The judge
-compares every vector while they are made. Another process stores the graph, so the memory of this
-one is that of its queries. The arguments are the number of vectors and their dimension.
+Bare pylance searches the same index with as many partitions and exact comparisons. The exact
+neighbours are computed while the vectors are generated. A child process stores the graph, so the
+memory of this process is that of its queries. The arguments are the number of vectors and their
+dimension.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from statistics import fmean, median
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
-# A script finds only its own directory.
+# A script has only its own directory on the import path.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import lance
@@ -24,7 +25,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 import omnigraph
-from bench.support.memory import forget_peak, measure_resident
+from bench.support.memory import measure_resident, reset_peak
 from bench.support.tables import milliseconds, print_table
 from bench.support.timing import measure
 from omnigraph.model.limits import NEAREST_PROBES, NEAREST_SPARE, NEAREST_SPARE_MIN
@@ -40,13 +41,13 @@ Matrix = npt.NDArray[np.float32]
 
 
 def main(row_count: int, dimension: int) -> None:
-    """Store the vectors, then ask every request of us and of bare pylance."""
+    """Store the vectors, then run every request with OmniGraph and with bare pylance."""
     with TemporaryDirectory() as folder:
         child = get_context("spawn").Process(target=_store, args=(folder, row_count, dimension))
         start = perf_counter()
         child.start()
         child.join()
-        assert child.exitcode == 0, "the graph was stored"
+        assert child.exitcode == 0, "the process that stores the graph failed"
         stored = perf_counter() - start
         requests: Matrix = np.load(f"{folder}/requests.npy")
         nearest = np.load(f"{folder}/nearest.npy")
@@ -58,14 +59,17 @@ def _report(
 ) -> None:
     dimension = requests.shape[1]
     before = measure_resident().now
-    forget_peak()
+    reset_peak()
     start = perf_counter()
     graph = omnigraph.open(f"{folder}/graph")
     _search(graph, requests[0])
     cold = perf_counter() - start
     found = [_search(graph, each) for each in requests]
     memory = measure_resident().peak - before
-    hits = [len(set(one) & set(right)) for one, right in zip(found, nearest.tolist(), strict=True)]
+    hits = [
+        len(set(numbers) & set(exact))
+        for numbers, exact in zip(found, nearest.tolist(), strict=True)
+    ]
     recall = fmean(hits) / WANTED
     start = perf_counter()
     bare = lance.dataset(graph.tables()["node:Document"].path)
@@ -77,13 +81,13 @@ def _report(
             "bare pylance": lambda: [_search_bare(bare, each) for each in requests],
         },
         rounds=ROUNDS,
-        warm_up_rounds=1,
+        warmup_rounds=1,
         clock=perf_counter,
     )
-    ours, theirs, bytes_after = _ask_after_commits(graph, bare, requests)
+    ours, baseline, bytes_after = _search_after_commits(graph, bare, requests)
     start = perf_counter()
     _search(graph, requests[0], effort=", exact")
-    exact = perf_counter() - start
+    exact_seconds = perf_counter() - start
     print(
         f"{row_count:,} vectors of {dimension} numbers ({row_count * dimension * 4 >> 20:,} MiB), "
         f"stored and indexed in {stored:.0f} s; {REQUESTS} requests, wall time of one.\n"
@@ -92,28 +96,32 @@ def _report(
     print_table(
         ["search", "omnigraph", "bare pylance"],
         [
-            ["cold, with opening", milliseconds(cold), milliseconds(bare_cold)],
+            ["cold, including open", milliseconds(cold), milliseconds(bare_cold)],
             ["warm", milliseconds(warm["omnigraph"]), milliseconds(warm["bare pylance"])],
-            ["after an inserted row", milliseconds(ours), milliseconds(theirs)],
-            ["the first exact one", milliseconds(exact), ""],
+            ["after an inserted row", milliseconds(ours), milliseconds(baseline)],
+            ["first exact search", milliseconds(exact_seconds), ""],
         ],
     )
     print(f"Memory of the queries: {memory:,.0f} MiB, after commits {bytes_after:,.0f} MiB.")
     ratio = warm["omnigraph"] / warm["bare pylance"]
-    print(f"Goal: at most twice bare pylance when warm: {ratio:.2f} — {_verdict(ratio <= 2)}.")
+    print(
+        f"Goal: at most twice bare pylance when warm: {ratio:.2f} — {_outcome(is_met=ratio <= 2)}."
+    )
     print(f"Goal: recall@{WANTED} of at least {RECALL_MIN}: {recall:.3f} — ", end="")
-    print(f"{_verdict(recall >= RECALL_MIN)}.")
+    print(f"{_outcome(is_met=recall >= RECALL_MIN)}.")
     bound = 2 * warm["omnigraph"] + 0.005
-    print(f"Goal: after a commit at most {milliseconds(bound)} — {_verdict(ours <= bound)}.\n")
+    print(
+        f"Goal: after a commit at most {milliseconds(bound)} — {_outcome(is_met=ours <= bound)}.\n"
+    )
 
 
-def _ask_after_commits(
+def _search_after_commits(
     graph: omnigraph.Graph, bare: lance.LanceDataset, requests: Matrix
 ) -> tuple[float, float, float]:
-    """The median times of the first search after a commit, and the memory of ours."""
+    """The median times of the first search after a commit, and the memory of OmniGraph."""
     before = measure_resident().now
-    forget_peak()
-    ours, theirs = [], []
+    reset_peak()
+    ours, baseline = [], []
     insert = (
         f"query add($title: String, $v: Vector({requests.shape[1]})) "
         "{ insert Document { title: $title, number: -1, vector: $v } }"
@@ -127,8 +135,8 @@ def _ask_after_commits(
         assert found[0] == -1, "the inserted row is found"
         start = perf_counter()
         _search_bare(bare.checkout_version(bare.latest_version), vector)
-        theirs.append(perf_counter() - start)
-    return median(ours), median(theirs), measure_resident().peak - before
+        baseline.append(perf_counter() - start)
+    return median(ours), median(baseline), measure_resident().peak - before
 
 
 def _search(graph: omnigraph.Graph, vector: Matrix, *, effort: str = "") -> list[int]:
@@ -152,7 +160,7 @@ def _search_bare(documents: lance.LanceDataset, vector: Matrix) -> pa.Table:
     return documents.to_table(columns=["number", "_distance"], nearest=near)
 
 
-# In the process that stores
+# In the child process that stores the graph
 
 
 def _store(folder: str, row_count: int, dimension: int) -> None:
@@ -198,10 +206,10 @@ def _rows(first: int, vectors: Matrix) -> pa.Table:
     return pa.table({"title": titles, "number": pa.array(numbers, pa.int64()), "vector": column})
 
 
-def _verdict(is_met: bool) -> str:  # noqa: FBT001  # a verdict is about nothing else
+def _outcome(*, is_met: bool) -> str:
     return "met" if is_met else "MISSED"
 
 
 if __name__ == "__main__":
-    given = [int(each) for each in sys.argv[1:]]
-    main(*given, *(ROWS, DIMENSION)[len(given) :])
+    arguments = [int(each) for each in sys.argv[1:]]
+    main(*arguments, *(ROWS, DIMENSION)[len(arguments) :])

@@ -1,10 +1,10 @@
-"""The part of the demo about several presents: branches, review, a conflict, merges, history."""
+"""The part of the demo about branches: review, a conflict, merges and history."""
 
 from time import perf_counter
 
 import omnigraph
 from demo.history import draw_history
-from demo.telling import read, say, title
+from demo.output import read, say, title
 from omnigraph.engine.changes import Change
 from omnigraph.errors import MergeConflictError
 
@@ -20,7 +20,7 @@ WITHDRAW = "query withdraw($title: String) { delete Finding where title = $title
 
 
 def show_branching(graph: omnigraph.Graph) -> None:
-    """Let three people change the graph of the other scenes at once, and bring it together."""
+    """Change the graph of the other sections on several branches and merge them."""
     show_branches(graph)
     show_review(graph)
     show_conflict(graph)
@@ -31,35 +31,35 @@ def show_branching(graph: omnigraph.Graph) -> None:
 
 
 def show_branches(graph: omnigraph.Graph) -> None:
-    title("15. A branch is another present of the whole graph; starting one copies no row")
+    title("15. A branch is an independent state of the whole graph; creating one copies no rows")
     graph.tag("before-review", graph.head())
     started = perf_counter()
     graph.create_branch("review")
     seconds = perf_counter() - started
     rows = sum(table.row_count for table in graph.tables("review").values())
-    say(f"'review' started in {seconds * 1000:.0f} ms, with all {rows:,} rows in it.")
+    say(f"'review' was created in {seconds * 1000:.0f} ms and contains all {rows:,} rows.")
     _trust(graph, DISPUTED, 0.95, branch="review", actor="bea")
     _record(graph, "Jars of wind", "wind", branch="review", actor="bea")
     graph.mutate(WITHDRAW, {"title": "Finding 7"}, branch="review", actor="bea")
     assert (_confidence(graph, "main"), _confidence(graph, "review")) == (0.8, 0.95)
-    say(f"Bea trusts '{DISPUTED}' 0.95 there; on main it is still 0.8.")
+    say(f"Bea set the confidence of '{DISPUTED}' to 0.95 on review; on main it is still 0.8.")
 
 
 def show_review(graph: omnigraph.Graph) -> None:
-    title("16. A review: exactly what the branch would change, found without reading all of it")
+    title("16. A review: the exact changes of the branch, found without a full scan")
     started = perf_counter()
     changes = graph.diff("main", "review")
     seconds = perf_counter() - started
     for change in changes:
-        say(_tell(change))
+        say(_describe(change))
     stats = changes.stats
-    # The edge of the finding that was withdrawn went with it.
+    # Deleting a finding also deletes its edges.
     assert (stats.inserts, stats.updates, stats.deletes) == (2, 1, 2)
     say(f"{len(changes)} changes found in {seconds * 1000:.0f} ms.")
 
 
 def show_conflict(graph: omnigraph.Graph) -> None:
-    title("17. A conflict: both sides changed one thing differently; the merge changes nothing")
+    title("17. A conflict: both sides changed the same property; the merge writes nothing")
     _trust(graph, DISPUTED, 0.6, branch="main", actor="ann")
     head = graph.head()
     try:
@@ -72,11 +72,11 @@ def show_conflict(graph: omnigraph.Graph) -> None:
             say(f"  {side:6}  confidence {row and row['confidence']}")
     assert graph.head() == head
     assert graph.merge("review", dry_run=True).outcome == "conflicts"
-    say("The head of main is where it was.")
+    say("The head of main has not changed.")
 
 
 def show_decision(graph: omnigraph.Graph) -> None:
-    title("18. A person decides, and the branch lands as one commit with two parents")
+    title("18. A person resolves the conflict, and the merge is one commit with two parents")
     merged = graph.merge("review", resolve={("Finding", DISPUTED): "source"}, actor="bea")
     commit = graph.commits()[-1]
     assert (merged.outcome, commit.merged_parent_id) == ("merged", graph.head("review"))
@@ -86,11 +86,11 @@ def show_decision(graph: omnigraph.Graph) -> None:
     assert graph.merge("review").outcome == "already_up_to_date"
     say(f"{merged.outcome}: commit {merged.commit_id}")
     for each in commit.notes.resolutions:
-        say(f"It records the decision: {each.type} '{each.id}' as in the {each.choice}.")
+        say(f"The commit records the resolution: {each.type} '{each.id}' from the {each.choice}.")
 
 
 def show_property_merge(graph: omnigraph.Graph) -> None:
-    title("19. Different properties of one row: no conflict, if the merge is asked to look closer")
+    title("19. Different properties of one row: no conflict if the merge compares properties")
     graph.create_branch("wording")
     text = "Printed cells cost half of cut ones"
     graph.mutate(REWORD, {"title": REWORDED, "text": text}, branch="wording", actor="cyd")
@@ -106,16 +106,18 @@ def show_property_merge(graph: omnigraph.Graph) -> None:
 
 
 def show_undo(graph: omnigraph.Graph) -> None:
-    title("20. A commit is undone by another; what came later stays")
+    title("20. A revert undoes one commit; later commits stay")
     published, *_ = (commit.id for commit in graph.commits() if commit.actor == "ann")
     graph.revert(published, actor="ann")
     assert graph.entity("Finding", "Sodium works") is None
     assert graph.entity("Finding", "Jars of wind") is not None
-    say("'Sodium works', published before the review, is gone; what the review brought is there.")
+    say(
+        "'Sodium works', published before the review, is deleted; the changes of the review remain."
+    )
 
 
 def show_drawing(graph: omnigraph.Graph) -> None:
-    title("21. The history of it all, newest first")
+    title("21. The history of all branches, newest first")
     graph.create_branch("ideas")
     _record(graph, "Tides by the moon", "wind", branch="ideas", actor="dan")
     branches = graph.branches()
@@ -131,13 +133,13 @@ def show_drawing(graph: omnigraph.Graph) -> None:
 def _trust(
     graph: omnigraph.Graph, finding: str, confidence: float, *, branch: str, actor: str
 ) -> None:
-    wanted = {"title": finding, "confidence": confidence}
-    graph.mutate(read("queries.gq").text, wanted, name="trust", branch=branch, actor=actor)
+    params = {"title": finding, "confidence": confidence}
+    graph.mutate(read("queries.gq").text, params, name="trust", branch=branch, actor=actor)
 
 
 def _record(graph: omnigraph.Graph, finding: str, topic: str, *, branch: str, actor: str) -> None:
-    wanted = {"title": finding, "text": "to be written", "topic": topic, "confidence": 0.5}
-    graph.mutate(read("queries.gq").text, wanted, name="record", branch=branch, actor=actor)
+    params = {"title": finding, "text": "to be written", "topic": topic, "confidence": 0.5}
+    graph.mutate(read("queries.gq").text, params, name="record", branch=branch, actor=actor)
 
 
 def _confidence(graph: omnigraph.Graph, branch: str) -> object:
@@ -146,8 +148,8 @@ def _confidence(graph: omnigraph.Graph, branch: str) -> object:
     return row["confidence"]
 
 
-def _tell(change: Change) -> str:
-    """A change as a reviewer wants to see it: of an update, only what is different."""
+def _describe(change: Change) -> str:
+    """Describe a change for a review: of an update, only the changed properties."""
     before, after = change.before or {}, change.after or {}
     if change.kind == "edge":
         row = after or before

@@ -1,4 +1,4 @@
-"""The part of the demo that stores things: a graph is created, loaded, changed and asked."""
+"""The part of the demo that uses storage: create, load, change and query a graph."""
 
 import json
 from collections.abc import Iterator
@@ -13,15 +13,15 @@ import pyarrow as pa
 
 import omnigraph
 from demo.branching import show_branching
-from demo.questions import show_questions
-from demo.telling import read, say, title
+from demo.output import read, say, title
+from demo.queries import show_queries
 from omnigraph.errors import GraphError
 
 FINDINGS = 50_000
 TOPICS = ("batteries", "solar", "wind")
 
-# Each with its topic, its text, what it means (a number for each topic and one for money) and what
-# it cites.
+# Each with its title, topic, text, embedding (one number per topic and one for money) and the
+# titles that it cites.
 WRITTEN = (
     ("Lithium is dear", "batteries", "The price of lithium doubled", [0.8, 0, 0, 0.6], ()),
     (
@@ -56,19 +56,19 @@ query publish($title: String, $topic: String, $confidence: F64) {
 
 
 def show_graph() -> None:
-    """Run every scene that needs storage, in a directory of its own."""
+    """Run every section that needs storage, in a temporary directory."""
     with TemporaryDirectory() as folder:
         graph = show_creation(Path(folder) / "team")
         show_load(graph)
         show_mutation(graph)
         show_refusals(graph)
         show_history(graph)
-        show_questions(graph)
+        show_queries(graph)
         show_branching(graph)
 
 
 def show_creation(path: Path) -> omnigraph.Graph:
-    title("7. The schema becomes a graph: one Lance table a type, one manifest over all")
+    title("7. A graph is created from the schema: one Lance table per type and one manifest")
     graph = omnigraph.init(str(path), read("schema.pg").text)
     for table_key, table in graph.tables().items():
         say(f"{table_key:13} version {table.version}, {table.row_count} rows, {table.path[-22:]}")
@@ -77,7 +77,7 @@ def show_creation(path: Path) -> omnigraph.Graph:
 
 
 def show_load(graph: omnigraph.Graph) -> None:
-    title(f"8. {FINDINGS:,} findings and their edges come in as one commit, every rule checked")
+    title(f"8. {FINDINGS:,} findings and their edges are loaded as one commit, with all checks")
     graph.load(StringIO("\n".join(_lines())), mode="append", actor="librarian")
     findings = _findings()
     started = perf_counter()
@@ -85,29 +85,29 @@ def show_load(graph: omnigraph.Graph) -> None:
     seconds = perf_counter() - started
     rows = sum(loaded.nodes_loaded.values()) + sum(loaded.edges_loaded.values())
     say(f"{loaded.nodes_loaded} nodes, {loaded.edges_loaded} edges: commit {loaded.commit_id}")
-    say(f"{rows:,} rows in {seconds:.2f} s, {rows / seconds:,.0f} a second.")
+    say(f"{rows:,} rows in {seconds:.2f} s, {rows / seconds:,.0f} per second.")
     assert graph.tables()["edge:Reports"].row_count == FINDINGS + len(WRITTEN)
 
 
 def show_mutation(graph: omnigraph.Graph) -> None:
     title("9. A mutation: several statements, one commit")
-    wanted = {"title": "Sodium works", "topic": "batteries", "confidence": 0.9}
+    params = {"title": "Sodium works", "topic": "batteries", "confidence": 0.9}
     started = perf_counter()
-    done = graph.mutate(PUBLISH, wanted, actor="ann")
+    done = graph.mutate(PUBLISH, params, actor="ann")
     say(f"{done} in {(perf_counter() - started) * 1000:.0f} ms")
     assert (done.affected_nodes, done.affected_edges, done.commit_id) == (1, 1, graph.head())
 
 
 def show_refusals(graph: omnigraph.Graph) -> None:
-    title("10. What breaks a rule changes nothing, and says all that is wrong")
+    title("10. A write that violates constraints changes nothing and reports every violation")
     head = graph.head()
-    attempts: list[dict[str, object]] = [
+    requests: list[dict[str, object]] = [
         {"title": "Perpetual motion", "topic": "magic", "confidence": 7.0},
         {"title": "Perpetual motion", "topic": "solar", "confidence": "high"},
     ]
-    for wanted in attempts:
+    for params in requests:
         try:
-            graph.mutate(PUBLISH, wanted)
+            graph.mutate(PUBLISH, params)
         except GraphError as error:
             say(f"{type(error).__name__} ({error.outcome}): {error}")
     first = graph.commits()[0].id
@@ -119,11 +119,11 @@ def show_refusals(graph: omnigraph.Graph) -> None:
 
 
 def show_history(graph: omnigraph.Graph) -> None:
-    title("11. Every change is a commit, and every commit can be read again")
+    title("11. Every change is a commit, and every commit can be queried")
     commits = graph.commits()
     topics = [len(list(graph.export(commit=each.id, types=["Topic"]))) for each in commits]
     for commit, count in zip(commits, topics, strict=True):
-        say(f"{commit.id}  {commit.actor or '-':9}  {count} topics then")
+        say(f"{commit.id}  {commit.actor or '-':9}  {count} topics")
     assert topics == [0, 3, 3, 3]
 
 
@@ -145,7 +145,7 @@ def _lines() -> Iterator[str]:
 def _findings() -> dict[str, pa.Table]:
     numbers = np.arange(FINDINGS)
     titles = pa.array([f"Finding {number}" for number in numbers])
-    moment = pa.scalar(datetime(2026, 5, 1, tzinfo=UTC), pa.timestamp("ms", "UTC"))
+    found_at = pa.scalar(datetime(2026, 5, 1, tzinfo=UTC), pa.timestamp("ms", "UTC"))
     meanings = np.eye(len(TOPICS), 4, dtype=np.float32)[numbers % len(TOPICS)]
     meanings[:, :3] += np.random.default_rng(7).normal(0, 0.2, (FINDINGS, 3))
     return {
@@ -155,7 +155,7 @@ def _findings() -> dict[str, pa.Table]:
                 "meaning": pa.FixedSizeListArray.from_arrays(meanings.reshape(-1), 4),
                 "text": pa.array([f"Measured {number} times" for number in numbers]),
                 "confidence": numbers / FINDINGS,
-                "found_at": pa.array([moment] * FINDINGS),
+                "found_at": pa.array([found_at] * FINDINGS),
             }
         ),
         "Reports": pa.table({"src": titles, "dst": np.array(TOPICS)[numbers % len(TOPICS)]}),

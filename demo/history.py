@@ -1,7 +1,7 @@
-"""History as lines of text: newest commit first, one lane for each line of descent, main leftmost.
+"""Draws a history as text: newest commit first, one lane per line of descent, main leftmost.
 
-Pure: commits and names in, lines out. A commit stands below all that came from it. A parent that is
-not among the commits, such as one of a branch that was deleted, is not drawn.
+Pure: commits and names in, lines out. A commit is drawn below all of its descendants. A parent that
+is not among the commits, such as one of a deleted branch, is not drawn.
 """
 
 from collections import Counter
@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from omnigraph.engine.state.history import Commit
 
 ID_LENGTH = 6
-"""How much of a commit's id is shown: its end, since commits of one moment begin alike."""
+"""The number of characters of a commit id to show, from its end: ids start with their timestamp."""
 
 
 def draw_history(commits: Iterable[Commit], *, names: Mapping[str, str]) -> list[str]:
-    """The commits as a graph; `names` are those of branches and tags, each with its commit's id."""
+    """Draw the commits as a graph; `names` maps branches and tags to the ids of their commits."""
     known = {commit.id: commit for commit in commits}
     rows = list(_draw(known, names))
     width = max((len(picture) for picture, _ in rows), default=0)
@@ -22,26 +22,26 @@ def draw_history(commits: Iterable[Commit], *, names: Mapping[str, str]) -> list
 
 
 def _draw(known: Mapping[str, Commit], names: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    # What each lane leads down to; the first one is kept for main.
+    # The next commit of each lane; the first lane is reserved for main.
     lanes: list[str | None] = [None]
     for commit in _newest_first(known):
         own = 0 if commit.id == names.get("main") else _lane_of(commit.id, lanes)
         for lane in range(len(lanes) - 1, own, -1):
             if lanes[lane] == commit.id:
                 lanes[lane] = None
-                beside = (at for at in range(lane) if lanes[at] == commit.id)
-                yield _join(lanes, lane, max(beside, default=own)), ""
+                others = (at for at in range(lane) if lanes[at] == commit.id)
+                yield _join(lanes, lane, max(others, default=own)), ""
         lanes[own : own + 1] = [commit.id]
         bars = _bars(lanes)
-        yield bars[: 2 * own] + "*" + bars[2 * own + 1 :], _tell(commit, known, names)
+        yield bars[: 2 * own] + "*" + bars[2 * own + 1 :], _describe(commit, known, names)
         lanes[own] = commit.parent_id if commit.parent_id in known else None
         merged = commit.merged_parent_id
         if merged is not None and merged in known:
-            yield _part(lanes, own, merged), ""
+            yield _branch_off(lanes, own, merged), ""
 
 
 def _newest_first(known: Mapping[str, Commit]) -> Iterator[Commit]:
-    """The commits by time, but none before all that came from it."""
+    """The commits, newest first, each after all of its descendants."""
     children = Counter(each for commit in known.values() for each in _parents(commit, known))
     ready = [commit for commit in known.values() if not children[commit.id]]
     while ready:
@@ -63,7 +63,7 @@ def _parents(commit: Commit, known: Mapping[str, Commit]) -> list[str]:
 
 
 def _lane_of(id: str, lanes: list[str | None]) -> int:
-    """The lane that leads to a commit, or else the first free one beside main's."""
+    """The lane that leads to a commit, or the first free lane other than main's."""
     if id in lanes:
         return lanes.index(id)
     return next((at for at in range(1, len(lanes)) if lanes[at] is None), len(lanes))
@@ -74,7 +74,7 @@ def _bars(lanes: list[str | None]) -> str:
 
 
 def _join(lanes: list[str | None], lane: int, into: int) -> str:
-    """A lane that ended goes over into one to its left, past those between them."""
+    """Draw a lane that ends and joins a lane to its left, crossing the lanes between them."""
     picture = list(_bars(lanes))
     picture[2 * lane - 1] = "/"
     for at in range(2 * into + 1, 2 * lane - 1):
@@ -82,8 +82,8 @@ def _join(lanes: list[str | None], lane: int, into: int) -> str:
     return "".join(picture).rstrip()
 
 
-def _part(lanes: list[str | None], own: int, id: str) -> str:
-    """A new lane begins to the right of one, and those in its way make room."""
+def _branch_off(lanes: list[str | None], own: int, id: str) -> str:
+    """Draw a new lane that starts to the right of another, and shift the lanes in between."""
     room = next((at for at in range(own + 1, len(lanes)) if lanes[at] is None), len(lanes))
     picture = list(_bars(lanes).ljust(2 * room))
     picture[2 * own + 1 : 2 * room] = " ".join("\\" * (room - own))
@@ -91,10 +91,10 @@ def _part(lanes: list[str | None], own: int, id: str) -> str:
     return "".join(picture).rstrip()
 
 
-# Words
+# Text
 
 
-def _tell(commit: Commit, known: Mapping[str, Commit], names: Mapping[str, str]) -> str:
+def _describe(commit: Commit, known: Mapping[str, Commit], names: Mapping[str, str]) -> str:
     labels = [name for name, id in names.items() if id == commit.id]
     parts = [
         commit.id[-ID_LENGTH:],
@@ -108,7 +108,7 @@ def _tell(commit: Commit, known: Mapping[str, Commit], names: Mapping[str, str])
 def _notes(commit: Commit, known: Mapping[str, Commit]) -> Iterator[str]:
     if commit.merged_parent_id is not None:
         merged = known.get(commit.merged_parent_id)
-        yield f"merges {merged.branch if merged else 'a branch that is gone'}"
+        yield f"merges {merged.branch if merged else 'a deleted branch'}"
     for each in commit.notes.resolutions:
         yield f"{each.type} '{each.id}' as in the {each.choice}"
     if commit.notes.reverted_id is not None:

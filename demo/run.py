@@ -1,15 +1,15 @@
-"""`make demo`: what OmniGraph does so far, shown on a small team and on generated sources."""
+"""`make demo`: the features of OmniGraph, on a small example and on generated sources."""
 
 import sys
 from pathlib import Path
 from time import perf_counter
 
-# A script finds only its own directory.
+# A script has only its own directory on the import path.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from demo.bulk import show_bulk
 from demo.graph import show_graph
-from demo.telling import read, say, title
+from demo.output import read, say, title
 from omnigraph.compiler.compile import compile_queries, compile_query, compile_schema
 from omnigraph.compiler.ir_text import render_ir
 from omnigraph.compiler.lint import lint_queries
@@ -26,7 +26,7 @@ GENERATED_QUERIES = 400
 
 
 def main() -> None:
-    """Run every scene."""
+    """Run every section."""
     catalog = show_schema()
     show_lint(catalog)
     show_mistakes(catalog)
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def show_schema() -> Catalog:
-    title("1. A schema says what a graph may hold")
+    title("1. A schema defines the types of a graph")
     catalog = compile_schema(read("schema.pg"))
     for node in catalog.nodes.values():
         say(
@@ -47,13 +47,13 @@ def show_schema() -> Catalog:
         )
     for edge in catalog.edges.values():
         say(f"edge {edge.name}: {edge.source} -> {edge.target} ({edge.cardinality} per source)")
-    say(f"Its hash, whatever the order and the comments: {hash_schema(catalog)[:23]}…")
+    say(f"Its hash, independent of order and comments: {hash_schema(catalog)[:23]}…")
     assert (len(catalog.nodes), len(catalog.edges)) == (3, 3)
     return catalog
 
 
 def show_lint(catalog: Catalog) -> None:
-    title("2. Queries are checked against it before anything runs")
+    title("2. Queries are checked against the schema before they run")
     report = lint_queries(read("queries.gq"), catalog)
     for result in report.results:
         say(f"{result.name}: {'ok' if result.error is None else result.error}")
@@ -63,7 +63,9 @@ def show_lint(catalog: Catalog) -> None:
 
 
 def show_mistakes(catalog: Catalog) -> None:
-    title("3. A query with mistakes: all of them at once, each with its place and its cure")
+    title(
+        "3. A query with mistakes: all diagnostics at once, each with its position and a suggestion"
+    )
     codes = []
     try:
         compile_queries(read("mistakes.gq"), catalog)
@@ -74,30 +76,30 @@ def show_mistakes(catalog: Catalog) -> None:
 
 
 def show_plan_of_a_query(catalog: Catalog) -> None:
-    title("4. A query that is right becomes a typed plan, the same for every executor")
+    title("4. A valid query becomes a typed plan, the same for every engine")
     plan = render_ir(compile_query(read("queries.gq"), catalog, name="open_questions").ir)
     print(plan)
     assert "anti join on $t" in plan
 
 
 def show_parameters(catalog: Catalog) -> None:
-    title("5. Parameters are checked too")
+    title("5. Parameters are checked as well")
     query = compile_query(read("queries.gq"), catalog, name="open_questions")
-    refused = []
+    rejected = []
     for given in ({"since": "2026-05-01"}, {"since": "last May"}, {"sinse": "2026-05-01"}):
         try:
             say(f"{given} -> {convert_parameters(query.ir.parameters, given, numbers=EXACT)}")
         except InvalidValueError as error:
             say(f"{given} -> {error}")
-            refused.append(given)
-    assert refused == [{"since": "last May"}, {"sinse": "2026-05-01"}]
+            rejected.append(given)
+    assert rejected == [{"since": "last May"}, {"sinse": "2026-05-01"}]
 
 
 EXACT = NumberReading.EXACT
 
 
 def show_migration(catalog: Catalog) -> None:
-    title("6. A year later the schema changes: what would happen to the data?")
+    title("6. A schema change: the planned migration of the data")
     source = read("next.pg")
     plan = plan_migration(catalog, compile_schema(source), source=source, allow_data_loss=False)
     say(f"supported: {'yes' if plan.supported else 'no'}")
@@ -107,7 +109,7 @@ def show_migration(catalog: Catalog) -> None:
 
 
 def show_generated() -> None:
-    title(f"22. At size: {GENERATED_TYPES} node types and {GENERATED_QUERIES} queries, generated")
+    title(f"22. At scale: {GENERATED_TYPES} node types and {GENERATED_QUERIES} queries, generated")
     started = perf_counter()
     catalog = compile_schema(Source("generated.pg", generated_schema()))
     say(f"The schema compiled in {(perf_counter() - started) * 1000:.0f} ms.")

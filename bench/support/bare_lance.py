@@ -1,7 +1,7 @@
-"""The peer of the write path: the same bytes written with bare pylance.
+"""The baseline of the write path: the same rows written with bare pylance.
 
-No checks, no locks, no sidecar, no fsync, no recovery: the least that the same rows and the same
-kind of manifest entry can cost.
+No checks, locks, sidecar, fsync or recovery: a lower bound for writing the same rows and the same
+kind of manifest entry.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from omnigraph.engine.state.manifest import MANIFEST_SCHEMA
 
 
 class BareGraph:
-    """One table and one manifest, written as plainly as pylance can."""
+    """One table and one manifest, written with plain pylance calls."""
 
     def __init__(self, root: Path, rows: pa.Table) -> None:
         self._table = _create(rows, root / "table")
@@ -42,12 +42,12 @@ class BareGraph:
         )
 
     def compact_manifest(self) -> None:
-        """Join the manifest's fragments, which nobody is charged for."""
+        """Compact the manifest's fragments; the benchmark does not measure this."""
         lance.dataset(self._manifest_uri).optimize.compact_files()
 
 
 def write_and_sort(rows: pa.Table, path: Path) -> None:
-    """One plain write of a table and one sort of its keys."""
+    """Write a table once and sort its keys once."""
     _create(rows, path)
     pc.sort_indices(rows["id"])
 

@@ -1,7 +1,7 @@
-"""A made-up library: documents with a text and a vector, written by authors, and what one asks.
+"""A generated library: documents with a text and a vector, their authors, and search requests.
 
-Words are drawn as in a language, a few of them very often. Vectors lie around the centre of a
-subject, and a request is near one of them, so that there is something to find.
+Word frequencies are skewed as in natural language. Vectors are clustered around the centre of a
+subject, and each request is near a centre, so that every request has relevant documents.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _YEARS = (1990, 2026)
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What somebody looks for: words and a vector, in documents of a country since a year."""
+    """A search for words and a vector in the documents of a country since a year."""
 
     words: str
     vector: npt.NDArray[np.float32]
@@ -45,7 +45,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """The rows of every type, some of their columns by document, and requests."""
+    """The rows of every type, some columns of the documents, and requests."""
 
     rows: dict[str, pa.Table]
     titles: list[str]
@@ -57,7 +57,7 @@ class Library:
 
 
 def make_library(request_count: int) -> Library:
-    """The library and some requests; the same for each call."""
+    """Generate the library and its requests; every call returns the same rows."""
     random = np.random.default_rng(11)
     titles = [f"document-{number:05}" for number in range(DOCUMENTS)]
     names = np.array([f"author-{number:04}" for number in range(AUTHORS)])
@@ -107,7 +107,7 @@ def _make_texts(random: np.random.Generator) -> tuple[list[str], list[str]]:
 def _make_request(
     random: np.random.Generator, vocabulary: list[str], centres: npt.NDArray[np.float32]
 ) -> Request:
-    # Words that are neither everywhere nor hardly anywhere.
+    # Words that are neither very frequent nor very rare.
     words = [vocabulary[number] for number in random.integers(20, 2_000, 4)]
     near = centres[random.integers(0, _SUBJECTS)] + 0.3 * random.normal(size=DIMENSION)
     country = f"country-{random.integers(0, _COUNTRIES)}"

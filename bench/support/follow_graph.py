@@ -1,7 +1,7 @@
-"""A made-up network of persons who follow each other, stored by us and by Ladybug.
+"""A generated network of persons who follow each other, stored in OmniGraph and in Ladybug.
 
-Both hold the same rows. Some persons are followed far more than others, and some pairs more than
-once: Ladybug counts each of those edges, so the questions bind the edge to count them too.
+Both store the same rows. In-degrees are skewed, and some pairs have several edges: Ladybug counts
+each of them, so the queries bind the edge to count them too.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LADYBUG_SCHEMA = (
 
 
 def make_rows(person_count: int, follows_each: int = FOLLOWS_EACH) -> dict[str, pa.Table]:
-    """The persons and who follows whom; the same for each call."""
+    """Generate the persons and who follows whom; every call returns the same rows."""
     random = np.random.default_rng(7)
     follow_count = person_count * follows_each
     names = pa.array([f"person-{number:06}" for number in range(person_count)])
@@ -38,7 +38,7 @@ def make_rows(person_count: int, follows_each: int = FOLLOWS_EACH) -> dict[str, 
     ages = random.integers(18, 90, person_count)
     home = random.integers(0, CITIES, person_count)
     sources = random.integers(0, person_count, follow_count)
-    # Squaring draws the lower numbers more often: those are the persons whom many follow.
+    # Squaring favours low numbers, so the first persons have the most followers.
     targets = (person_count * random.random(follow_count) ** 2).astype(np.int64)
     years = random.integers(2000, 2026, follow_count)
     return {
@@ -55,7 +55,7 @@ def make_rows(person_count: int, follows_each: int = FOLLOWS_EACH) -> dict[str, 
     }
 
 
-def store_ours(rows: dict[str, pa.Table], path: Path) -> None:
+def store_in_omnigraph(rows: dict[str, pa.Table], path: Path) -> None:
     """Load the rows into a new graph and build its indexes."""
     with omnigraph.init(path, SCHEMA) as graph:
         graph.load(rows, mode="append")
@@ -63,7 +63,7 @@ def store_ours(rows: dict[str, pa.Table], path: Path) -> None:
 
 
 def store_in_ladybug(rows: dict[str, pa.Table], path: Path) -> None:
-    """Load the rows into a new Ladybug database, the way its manual says is fastest."""
+    """Load the rows into a new Ladybug database with `COPY`, which its manual recommends."""
     database = ladybug.Database(path)
     connection = ladybug.Connection(database)
     for statement in LADYBUG_SCHEMA:

@@ -1,7 +1,8 @@
-"""Requests over one connection after another, as many a second as a server answers.
+"""A load generator: the same request over several connections, as fast as the server responds.
 
-Run as a program of its own, so that making requests takes no turns of whoever measures: a url, a
-body, how many connections and how many seconds. Says what it counted as JSON.
+Runs as a separate program, so that sending requests does not compete with the benchmark for the
+interpreter. Its arguments are a URL, a body, the number of connections and the duration in
+seconds. Prints the request rate and the latencies as JSON.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ import uvloop
 
 
 def main() -> None:
-    """Ask for some seconds and print what came back."""
+    """Send requests for the given time and print the measurements."""
     url, body, connections, seconds = sys.argv[1:]
-    print(json.dumps(uvloop.run(_ask_all(url, body, int(connections), float(seconds)))))
+    print(json.dumps(uvloop.run(_send_all(url, body, int(connections), float(seconds)))))
 
 
-async def _ask_all(url: str, body: str, connections: int, seconds: float) -> dict[str, object]:
+async def _send_all(url: str, body: str, connections: int, seconds: float) -> dict[str, object]:
     parts = urlsplit(url)
     head = (
         f"POST {parts.path} HTTP/1.1\r\nHost: {parts.netloc}\r\n"
@@ -30,9 +31,9 @@ async def _ask_all(url: str, body: str, connections: int, seconds: float) -> dic
     request = (head + body).encode()
     until = perf_counter() + seconds
     taken = await asyncio.gather(
-        *(_ask(parts.hostname, parts.port, request, until) for _ in range(connections))
+        *(_send(parts.hostname, parts.port, request, until) for _ in range(connections))
     )
-    latencies = sorted(each for own in taken for each in own)
+    latencies = sorted(each for seconds in taken for each in seconds)
     return {
         "requests_a_second": len(latencies) / seconds,
         "median_s": latencies[len(latencies) // 2],
@@ -40,7 +41,7 @@ async def _ask_all(url: str, body: str, connections: int, seconds: float) -> dic
     }
 
 
-async def _ask(host: str | None, port: int | None, request: bytes, until: float) -> list[float]:
+async def _send(host: str | None, port: int | None, request: bytes, until: float) -> list[float]:
     reader, writer = await asyncio.open_connection(host, port)
     taken = []
     while (start := perf_counter()) < until:

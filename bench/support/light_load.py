@@ -1,9 +1,9 @@
-"""Requests over several connections with as little work for each of them as Python allows.
+"""A load generator that uses as little CPU time per request as Python allows.
 
-Run as a program of its own: host, port, path, number of connections, seconds, a file with one
-request body a line, and the number of the first of them to send. Each connection sends the next
-body once its response is complete. Prints the number of responses, the seconds, and the CPU time of
-this program, as JSON.
+Runs as a separate program. Its arguments are host, port, path, number of connections, seconds, a
+file with one request body per line, and the index of the first body to send. Each connection sends
+the next body once its response is complete. Prints the number of responses, the duration in
+seconds and the CPU time of this program as JSON.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RECEIVED_BYTES = 65_536
 
 
 def main() -> None:
-    """Send requests for some seconds and print what came back."""
+    """Send requests for the given time and print the measurements."""
     host, port, path, connections, seconds, bodies, first = sys.argv[1:]
     requests = cycle(
         [
@@ -43,7 +43,7 @@ def main() -> None:
     until = began + float(seconds)
     for each in sockets.values():
         each.send(next(requests))
-    # The first response of a cold server may take longer than the time to measure.
+    # The first response of a cold server may take longer than the measured time.
     while perf_counter() < until or not count:
         for number, _ in waiting.poll(1.0):
             text = received[number] + sockets[number].recv(RECEIVED_BYTES)

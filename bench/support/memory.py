@@ -1,29 +1,29 @@
-"""How much memory a process holds at most, by what Linux counts of it.
+"""The resident memory of a process and its peak, as Linux reports them.
 
-What `resource` tells of a process includes the memory of the one that started it.
+The peak from the `resource` module includes the memory of the parent process.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
 
-_FORGET_PEAK = "5"
+_RESET_PEAK = "5"
 
 
 @dataclass(frozen=True, slots=True)
 class Resident:
-    """Memory of a process in MiB: what it holds now, and the most since it was asked to forget."""
+    """Resident memory of a process in MiB: now, and its peak since the last `reset_peak`."""
 
     now: float
     peak: float
 
 
-def forget_peak() -> None:
-    """Let the peak of this process begin anew."""
-    Path("/proc/self/clear_refs").write_text(_FORGET_PEAK)
+def reset_peak() -> None:
+    """Reset the peak of this process to its current memory."""
+    Path("/proc/self/clear_refs").write_text(_RESET_PEAK)
 
 
 def measure_resident(process_id: int | None = None) -> Resident:
-    """The memory of a process, of this one if none is named."""
+    """The memory of a process; by default, of this one."""
     text = Path(f"/proc/{process_id or 'self'}/status").read_text()
     kibibytes = {
         name: int(rest.split()[0])

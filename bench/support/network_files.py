@@ -1,7 +1,7 @@
-"""A made-up network of persons as NDJSON files, and the least that Spark could do with them.
+"""A generated network of persons as NDJSON files, and the baseline that rewrites them with Spark.
 
-Lines are put together by columns, so millions of them take seconds. The same size gives the same
-files each time.
+Lines are built by column, so millions of them take seconds. The same size always gives the same
+files.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """The files of so many persons and of whom they know."""
+    """The files of a network: its persons and whom they know."""
 
     folder: Path
     persons: int
 
     @property
     def rows(self) -> int:
-        """How many nodes and edges there are."""
+        """The number of nodes and edges."""
         return self.persons * (1 + KNOWS_EACH)
 
 
@@ -53,25 +53,25 @@ def write_network(folder: Path, *, persons: int) -> Network:
     """Write the files of a network to a new folder."""
     folder.mkdir(parents=True)
     random = np.random.default_rng(7)
-    everybody = np.arange(persons)
-    write_persons(folder / "persons.ndjson", everybody, ages=random.integers(0, 100, persons))
-    for number, some in enumerate(np.array_split(everybody, FILES)):
-        count = len(some) * KNOWS_EACH
+    numbers = np.arange(persons)
+    write_persons(folder / "persons.ndjson", numbers, ages=random.integers(0, 100, persons))
+    for file_number, part in enumerate(np.array_split(numbers, FILES)):
+        count = len(part) * KNOWS_EACH
         lines = _join(
             '{"edge":"Knows","from":"person-',
-            _padded(np.repeat(some, KNOWS_EACH)),
+            _padded(np.repeat(part, KNOWS_EACH)),
             '","to":"person-',
             _padded(random.integers(0, persons, count)),
             '","data":{"since":',
             pa.array(random.integers(1990, 2026, count)).cast(pa.string()),
             "}}\n",
         )
-        _write(folder / f"knows-{number}.ndjson", lines)
+        _write(folder / f"knows-{file_number}.ndjson", lines)
     return Network(folder, persons)
 
 
 def write_persons(path: Path, numbers: Numbers, *, ages: Numbers) -> None:
-    """Write a file of the persons that have these numbers."""
+    """Write a file of the persons with these numbers."""
     names = _padded(numbers)
     lines = _join(
         '{"type":"Person","data":{"name":"person-',
@@ -88,7 +88,7 @@ def write_persons(path: Path, numbers: Numbers, *, ages: Numbers) -> None:
 
 
 def rewrite_bare(spark: SparkSession, network: Network, folder: Path) -> None:
-    """Have Spark read the files by their schema and write them as Parquet, and check nothing."""
+    """Read the files with a schema and write them as Parquet with Spark, without any checks."""
     for name, schema in (("persons", _PERSON), ("knows", _KNOWS)):
         lines = spark.read.schema(schema).json(f"{network.folder}/{name}*.ndjson")
         lines.write.parquet(f"{folder}/{name}")
@@ -99,13 +99,13 @@ def _padded(numbers: Numbers) -> pa.Array:
 
 
 def _join(*parts: pa.Array | str) -> pa.Array:
-    # A file may have more bytes than Arrow counts in 31 bits.
+    # A file may exceed the 2 GiB that 32-bit Arrow offsets address.
     wide = pa.large_string()
     joined = [pa.scalar(each, wide) if isinstance(each, str) else each.cast(wide) for each in parts]
     return pc.binary_join_element_wise(*joined, pa.scalar("", wide))
 
 
 def _write(path: Path, lines: pa.Array) -> None:
-    # The lines of a column lie one after another in one buffer, which may have room for more.
+    # All lines are adjacent in one buffer, whose capacity may exceed their total length.
     _, _, texts = lines.buffers()
     path.write_bytes(texts.slice(0, pc.sum(pc.binary_length(lines)).as_py()))

@@ -1,7 +1,7 @@
-"""How much of a session went through a shuffle, as Spark's own pages count it.
+"""The shuffle volume of a Spark session, read from its web UI.
 
-The session needs its web page, which a session of ours has only when it is asked for. A record may
-hold many rows, so it is the bytes that tell.
+The session must have its web UI enabled, which `omnigraph.spark.session` disables by default. A
+shuffle record may hold many rows, so bytes are the meaningful measure.
 """
 
 from __future__ import annotations
@@ -13,47 +13,47 @@ from urllib.request import urlopen
 
 from pyspark.sql import SparkSession
 
-PAGE = {"spark.ui.enabled": "true", "spark.ui.port": "0"}
-"""The settings of a session whose shuffles can be measured."""
+UI_SETTINGS = {"spark.ui.enabled": "true", "spark.ui.port": "0"}
+"""The settings of a session whose shuffle volume can be measured."""
 
 _PAUSE_S = 0.5
-_LOOKS_MAX = 60
+_POLLS_MAX = 60
 _UNFINISHED = ("ACTIVE", "PENDING")
 
 
 @dataclass(frozen=True, slots=True)
-class Shuffled:
-    """What was written for shuffles, compressed as Spark does."""
+class ShuffleVolume:
+    """The records and compressed bytes written to shuffle files."""
 
     records: int
     bytes: int
 
-    def __sub__(self, earlier: Shuffled) -> Shuffled:
-        return Shuffled(self.records - earlier.records, self.bytes - earlier.bytes)
+    def __sub__(self, earlier: ShuffleVolume) -> ShuffleVolume:
+        return ShuffleVolume(self.records - earlier.records, self.bytes - earlier.bytes)
 
 
-def measure_shuffles(spark: SparkSession) -> Shuffled:
-    """What was shuffled since the session began."""
-    told = None
-    for _ in range(_LOOKS_MAX):
-        # The page hears of what has ended a moment later.
+def measure_shuffles(spark: SparkSession) -> ShuffleVolume:
+    """The shuffle volume since the session started."""
+    previous = None
+    for _ in range(_POLLS_MAX):
+        # The web UI is updated shortly after a stage ends.
         sleep(_PAUSE_S)
-        found = _look(spark)
-        if found is not None and found == told:
+        found = _read_volume(spark)
+        if found is not None and found == previous:
             return found
-        told = found
-    raise AssertionError("Spark does not come to rest")
+        previous = found
+    raise AssertionError("Spark did not become idle")
 
 
-def _look(spark: SparkSession) -> Shuffled | None:
-    """What the page tells of; None while something runs."""
+def _read_volume(spark: SparkSession) -> ShuffleVolume | None:
+    """The volume that the web UI reports; `None` while a stage is running."""
     context = spark.sparkContext
     address = f"{context.uiWebUrl}/api/v1/applications/{context.applicationId}/stages"
-    with urlopen(address) as answer:
-        stages = json.load(answer)
+    with urlopen(address) as response:
+        stages = json.load(response)
     if any(stage["status"] in _UNFINISHED for stage in stages):
         return None
-    return Shuffled(
+    return ShuffleVolume(
         records=sum(int(stage["shuffleWriteRecords"]) for stage in stages),
         bytes=sum(int(stage["shuffleWriteBytes"]) for stage in stages),
     )

@@ -1,4 +1,4 @@
-"""Schemas and queries of everyday shape, and of any size."""
+"""Typical schemas and queries, and generated ones of any size."""
 
 SCHEMA = """\
 interface Named {
@@ -47,12 +47,12 @@ LINES_PER_TYPE = 10
 
 
 def schema_of(line_count: int) -> str:
-    """A schema with that many lines: node types of seven properties, and an edge for each."""
+    """A schema with this many lines: node types of several properties, each with an edge type."""
     return "".join(map(_declare, range(line_count // LINES_PER_TYPE)))
 
 
 def queries_of(query_count: int) -> str:
-    """A file of that many everyday queries, each with a name of its own."""
+    """A file of this many typical queries with distinct names."""
     return "\n".join(QUERY.replace("colleagues", f"colleagues_{i}") for i in range(query_count))
 
 

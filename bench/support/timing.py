@@ -1,6 +1,6 @@
-"""Times of calls, taken in turns so that a busy moment hits every contender alike.
+"""Measures several contenders in alternation, so that load peaks affect all of them alike.
 
-The caller chooses the clock: processor time for our own work, wall time for what people wait for.
+The caller chooses the clock: CPU time for computation, wall time for latency.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Timing:
 
     @property
     def p95(self) -> float:
-        """What nineteen of twenty runs stay within."""
+        """The 95th percentile."""
         return self.seconds[math.ceil(len(self.seconds) * 0.95) - 1]
 
 
@@ -40,17 +40,17 @@ def measure(
     contenders: Mapping[str, Callable[[], object]],
     *,
     rounds: int,
-    warm_up_rounds: int,
+    warmup_rounds: int,
     clock: Callable[[], float],
 ) -> dict[str, Timing]:
-    """The times of every contender over some rounds, in each of which all of them run once."""
+    """Run every contender once per round and return the times of each."""
     taken: dict[str, list[float]] = {name: [] for name in contenders}
-    for _ in range(warm_up_rounds):
+    for _ in range(warmup_rounds):
         for run in contenders.values():
             run()
     for _ in range(rounds):
         for name, run in contenders.items():
-            # The garbage of one contender is not the next one's to collect.
+            # Garbage of one contender must not be collected during the run of the next.
             gc.collect()
             start = clock()
             run()

@@ -1,4 +1,4 @@
-"""What the pipeline needs: a graph with a schema, and a folder with a first file of contacts."""
+"""Creates the inputs of the pipeline: an empty graph, and a folder with one file of contacts."""
 
 import sys
 from pathlib import Path
@@ -17,7 +17,7 @@ CONTACTS = """\
 
 
 def prepare(home: Path) -> omnigraph.Graph:
-    """Make the graph and the folder below a new one."""
+    """Create the graph and the input folder in a new folder."""
     incoming = home / "incoming"
     incoming.mkdir(parents=True)
     (incoming / "first.json").write_text(CONTACTS, encoding="utf-8")

@@ -8,8 +8,16 @@ from pathlib import Path
 from tests.architecture.vocabulary import find_uses
 from tests.support.source_tree import ROOT, require_none
 
-AREAS = ("src/omnigraph", "docs", "tests")
-DOCUMENTS = ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "INVARIANTS.md", "README.md")
+AREAS = ("src/omnigraph", "docs", "tests", "bench", "demo", "deploy", "scripts")
+DOCUMENTS = (
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "INVARIANTS.md",
+    "Makefile",
+    "README.md",
+    "hatch_build.py",
+)
 
 
 def test_names_and_prose_use_the_standard_vocabulary() -> None:

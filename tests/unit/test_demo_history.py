@@ -149,7 +149,7 @@ def test_commits_of_a_deleted_branch_are_listed_and_not_drawn() -> None:
 
     drawn = draw_history(commits, names={"main": "m"})
 
-    assert drawn == ["*  m (main) ann merges a branch that is gone", "*  a ann"]
+    assert drawn == ["*  m (main) ann merges a deleted branch", "*  a ann"]
 
 
 def test_a_parent_is_below_its_child_even_if_its_clock_was_ahead() -> None:

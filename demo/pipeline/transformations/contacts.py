@@ -1,6 +1,6 @@
-"""From files of contacts to persons and who knows whom: `spark-pipelines` imports this by itself.
+"""Writes files of contacts to Person nodes and Knows edges; `spark-pipelines` imports this module.
 
-Every flow is a stream that reads what is new, and every sink makes it one commit of the graph.
+Every flow is a stream that reads new files, and every sink writes each batch as one commit.
 """
 
 from pyspark import pipelines as dp
@@ -11,26 +11,26 @@ spark = SparkSession.active()
 home = spark.conf.get("contacts.home")
 
 for type_name in ("Person", "Knows"):
-    place = {"uri": f"{home}/graph", "type": type_name, "mode": "merge", "actor": "contacts"}
-    dp.create_sink(type_name, "omnigraph", place)
+    options = {"uri": f"{home}/graph", "type": type_name, "mode": "merge", "actor": "contacts"}
+    dp.create_sink(type_name, "omnigraph", options)
 
 
 @dp.temporary_view
 def contacts() -> DataFrame:
-    """What the files say, one line a person."""
+    """The contents of the files, one line per person."""
     columns = "name string, age int, friends array<string>"
     return spark.readStream.schema(columns).json(f"{home}/incoming")
 
 
 @dp.append_flow(target="Person")
 def persons() -> DataFrame:
-    """Nodes, whose key is their name."""
+    """Person nodes; their key is the name."""
     return spark.readStream.table("contacts").select("name", "age")
 
 
 @dp.append_flow(target="Knows")
 def friends() -> DataFrame:
-    """Edges, with ids of our own: rows that come again replace themselves."""
+    """Knows edges with explicit ids, so that repeated rows replace the existing ones."""
     pairs = spark.readStream.table("contacts").select(
         col("name").alias("src"), explode("friends").alias("dst")
     )

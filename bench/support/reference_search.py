@@ -1,7 +1,8 @@
-"""The judge of a hybrid search: looks at every document, and keeps nothing but their words.
+"""A reference implementation of hybrid search: an exhaustive scan of all documents.
 
-Follows from the definitions alone: Euclidean distances in double precision, BM25 with the usual
-constants over all documents, and reciprocal ranks of those that pass the filters.
+Implements the definitions directly: Euclidean distances in double precision, BM25 with the usual
+constants over all documents, and reciprocal rank fusion of the documents that pass the filters. It
+caches only the word counts of the documents.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from omnigraph.engine.read.search.text_index import analyze
 _K1, _B, _RRF = 1.2, 0.75, 60
 
 
-class Judge:
-    """Knows which documents are the best for a request."""
+class ReferenceSearch:
+    """Computes the exact best documents of a request."""
 
     def __init__(self, library: Library) -> None:
         self._library = library
@@ -34,30 +35,30 @@ class Judge:
         allowed = np.flatnonzero(is_allowed)
         near = self._nearest(request, allowed)[:10]
         scores = self._scores(request.words, allowed)
-        relevant = sorted(scores, key=lambda place: (-scores[place], library.titles[place]))
+        relevant = sorted(scores, key=lambda number: (-scores[number], library.titles[number]))
         shares: dict[int, float] = {}
         for ranking in (near, relevant):
-            for rank, place in enumerate(ranking):
-                shares[place] = shares.get(place, 0.0) + 1 / (_RRF + rank + 1)
-        # Equal shares keep the order in which they were first given.
-        fused = sorted(shares, key=lambda place: -shares[place])
-        return [library.titles[place] for place in fused[:10]]
+            for rank, number in enumerate(ranking):
+                shares[number] = shares.get(number, 0.0) + 1 / (_RRF + rank + 1)
+        # Documents with equal shares keep their insertion order.
+        fused = sorted(shares, key=lambda number: -shares[number])
+        return [library.titles[number] for number in fused[:10]]
 
     def _nearest(self, request: Request, allowed: npt.NDArray[np.int64]) -> list[int]:
         offsets = self._library.vectors[allowed].astype(np.float64) - request.vector
         distances = np.sqrt(np.square(offsets).sum(axis=1))
-        return [int(place) for place in allowed[np.argsort(distances, kind="stable")]]
+        return [int(number) for number in allowed[np.argsort(distances, kind="stable")]]
 
     def _scores(self, text: str, allowed: npt.NDArray[np.int64]) -> dict[int, float]:
-        """The relevance of every allowed document that has a word of the text."""
+        """The BM25 score of every allowed document that contains a word of the text."""
         scores: dict[int, float] = {}
-        permitted = set(allowed.tolist())
+        allowed_numbers = set(allowed.tolist())
         for word in sorted(set(analyze(text).stems)):
-            holders = [place for place, words in enumerate(self._words) if word in words]
+            holders = [number for number, words in enumerate(self._words) if word in words]
             rarity = math.log(1 + (len(self._words) - len(holders) + 0.5) / (len(holders) + 0.5))
-            for place in permitted.intersection(holders):
-                count = self._words[place][word]
-                crowding = 1 - _B + _B * self._lengths[place] / self._average
-                score = rarity * count * (_K1 + 1) / (count + _K1 * crowding)
-                scores[place] = scores.get(place, 0.0) + score
+            for number in allowed_numbers.intersection(holders):
+                count = self._words[number][word]
+                length_factor = 1 - _B + _B * self._lengths[number] / self._average
+                score = rarity * count * (_K1 + 1) / (count + _K1 * length_factor)
+                scores[number] = scores.get(number, 0.0) + score
         return scores

@@ -1,4 +1,4 @@
-"""How the demo speaks."""
+"""Prints the headings and lines of the demo, and reads its sources."""
 
 from pathlib import Path
 
@@ -8,15 +8,15 @@ TEAM = Path(__file__).parent / "team"
 
 
 def read(name: str) -> Source:
-    """One of the demo's own sources."""
+    """Return a source file of the demo."""
     return Source(name, (TEAM / name).read_text(encoding="utf-8"))
 
 
 def title(text: str) -> None:
-    """Begin a scene."""
+    """Print the heading of a section."""
     print(f"\n{text}\n{'-' * len(text)}")
 
 
 def say(text: str) -> None:
-    """One line of a scene."""
+    """Print one line of a section."""
     print(f"  {text}")

@@ -1,9 +1,9 @@
-"""The part of the demo that asks: along edges, by words and meaning, and of the past."""
+"""The part of the demo that runs queries: traversals, hybrid search and queries of the past."""
 
 from time import perf_counter
 
 import omnigraph
-from demo.telling import say, title
+from demo.output import say, title
 from omnigraph.engine.results import Result
 
 WALK = """
@@ -41,30 +41,30 @@ query trusted() {
 """
 
 
-def show_questions(graph: omnigraph.Graph) -> None:
-    """Ask the graph of the other scenes."""
+def show_queries(graph: omnigraph.Graph) -> None:
+    """Query the graph of the other sections."""
     show_traversal(graph)
     show_search(graph)
     show_past(graph)
 
 
 def show_traversal(graph: omnigraph.Graph) -> None:
-    title("12. A question along edges: findings that nobody cites yet, and what they rest on")
+    title("12. A traversal: findings that no other finding cites, and their sources")
     found = _timed(graph, WALK, {})
     _show(found)
     assert [tuple(row.values()) for row in found] == [("Sun by night", 3, 2)]
 
 
 def show_search(graph: omnigraph.Graph) -> None:
-    title("13. Meaning, words and edges in one question")
-    wanted: dict[str, object] = {"meaning": [0.7, 0.1, 0.0, 0.6], "words": "cheaper cells"}
-    found = _timed(graph, SEARCH, wanted)
+    title("13. Hybrid search: vectors, text and edges in one query")
+    params: dict[str, object] = {"meaning": [0.7, 0.1, 0.0, 0.6], "words": "cheaper cells"}
+    found = _timed(graph, SEARCH, params)
     _show(found)
     assert next(iter(found))["finding"] == "Salt will do"
 
 
 def show_past(graph: omnigraph.Graph) -> None:
-    title("14. The same question, now and before the last change")
+    title("14. Time travel: the same query at the last two commits")
     *_, before, now = graph.commits()
     counts = []
     for commit in (before, now):
@@ -80,7 +80,7 @@ def _timed(graph: omnigraph.Graph, query: str, params: dict[str, object]) -> Res
     graph.query(query, params)
     started = perf_counter()
     result = graph.query(query, params)
-    say(f"{len(result)} found in {(perf_counter() - started) * 1000:.1f} ms, warm")
+    say(f"{len(result)} rows in {(perf_counter() - started) * 1000:.1f} ms, warm")
     return result
 
 

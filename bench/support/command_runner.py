@@ -1,4 +1,4 @@
-"""Commands as a second start finds things: on a warm disk, with cached bytecode."""
+"""Runs commands with a warm file system cache and cached bytecode."""
 
 import os
 import subprocess
@@ -8,21 +8,21 @@ from pathlib import Path
 _NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 
 
-class Starter:
-    """Starts commands in a folder, with bytecode of their own."""
+class CommandRunner:
+    """Runs commands in a folder, with a separate bytecode cache."""
 
     def __init__(self, folder: Path) -> None:
-        kept = {name: value for name, value in os.environ.items() if name != _NO_BYTECODE}
+        inherited = {name: value for name, value in os.environ.items() if name != _NO_BYTECODE}
         self._environment = {
-            **kept,
+            **inherited,
             "PYTHONPYCACHEPREFIX": str(folder / "bytecode"),
-            # Whoever measures has settings that others do not have.
+            # Isolates the runs from the settings of the current user.
             "OMNIGRAPH_HOME": str(folder / "home"),
         }
         self._folder = folder
 
     def __call__(self, *command: str) -> Callable[[], object]:
-        """A run of a command that must succeed; what it prints does not matter."""
+        """Return a call that runs a command, discards its output and requires exit code 0."""
         return lambda: subprocess.run(
             command,
             check=True,

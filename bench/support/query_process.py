@@ -1,8 +1,8 @@
-"""A process that asks one graph questions, for whoever started it: `python -m bench.support.asker`.
+"""A process that runs queries on one graph: `python -m bench.support.query_process`.
 
-Reads a query a line, as JSON, and answers with a line: its rows, how long it took, and the most
-memory that the process has taken so far. One process for each question, so that the first answer is
-a cold one and the memory is that question's own.
+Reads one query per line as JSON and writes one line per query: its rows, its duration and the peak
+memory of the process so far. A benchmark starts one process per query, so that the first run is
+cold and the memory is that of this query alone.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ Rows = list[list[object]]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """The rows of an answer, the seconds it took and the process's peak of memory in bytes."""
+class MeasuredResult:
+    """The rows of a result, its duration in seconds and the peak memory of the process in bytes."""
 
     rows: Rows
     seconds: float
     peak_bytes: int
 
 
-class Asker:
+class QueryProcess:
     """A child process that holds one graph open; `engine` is `ours` or `ladybug`."""
 
     def __init__(self, engine: str, path: Path) -> None:
         self._child = subprocess.Popen(
-            [sys.executable, "-m", "bench.support.asker", engine, str(path)],
+            [sys.executable, "-m", "bench.support.query_process", engine, str(path)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             cwd=ROOT,
         )
-        assert self._read() == "open", "it says so once the graph is open"
+        assert self._read() == "open", "the process reports that the graph is open"
 
     def __enter__(self) -> Self:
         return self
@@ -50,36 +50,36 @@ class Asker:
     def __exit__(self, *error: object) -> None:
         self._child.communicate(timeout=60)
 
-    def ask(self, query: str) -> Answer:
-        """Ask once and wait for the answer."""
+    def run(self, query: str) -> MeasuredResult:
+        """Run a query once and wait for its result."""
         assert self._child.stdin is not None
         self._child.stdin.write(json.dumps(query) + "\n")
         self._child.stdin.flush()
-        answer = self._read()
-        assert isinstance(answer, dict)
-        return Answer(**answer)
+        result = self._read()
+        assert isinstance(result, dict)
+        return MeasuredResult(**result)
 
     def _read(self) -> object:
         assert self._child.stdout is not None
         line = self._child.stdout.readline()
-        assert line, "the asking process ended early; its complaint is above"
+        assert line, "the query process exited early; its error message is above"
         return json.loads(line)
 
 
 def main(engine: str, path: str) -> None:
-    """Answer until there are no more questions."""
-    ask = _open_ours(path) if engine == "ours" else _open_ladybug(path)
-    _reply("open")
+    """Run queries until the input ends."""
+    run = _open_ours(path) if engine == "ours" else _open_ladybug(path)
+    _write("open")
     for line in sys.stdin:
         query = json.loads(line)
         gc.collect()
         start = perf_counter()
-        rows = ask(query)
+        rows = run(query)
         seconds = perf_counter() - start
-        _reply({"rows": rows, "seconds": seconds, "peak_bytes": _peak_bytes()})
+        _write({"rows": rows, "seconds": seconds, "peak_bytes": _peak_bytes()})
 
 
-# Each engine is imported only where it is used: an import takes memory too.
+# Each engine is imported only where it is used: an import uses memory too.
 
 
 def _open_ours(path: str) -> Callable[[str], Rows]:
@@ -94,21 +94,21 @@ def _open_ladybug(path: str) -> Callable[[str], Rows]:
 
     connection = ladybug.Connection(ladybug.Database(path, read_only=True))
 
-    def ask(query: str) -> Rows:
+    def run(query: str) -> Rows:
         result = connection.execute(query)
         assert isinstance(result, ladybug.QueryResult)
         return [list(row) for row in result.get_all()]
 
-    return ask
+    return run
 
 
-def _reply(message: object) -> None:
+def _write(message: object) -> None:
     sys.stdout.write(json.dumps(message) + "\n")
     sys.stdout.flush()
 
 
 def _peak_bytes() -> int:
-    """The most memory that this process has taken; what its parent took does not count."""
+    """The peak memory of this process; the memory of its parent is not included."""
     lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     (peak,) = (line for line in lines if line.startswith("VmHWM:"))
     return int(peak.split()[1]) * 1024
