@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from bench.support.documents import Library, Request
 from omnigraph.engine.read.search.text_index import analyze
+from omnigraph.model.types import TextLanguage
 
 _K1, _B, _RRF = 1.2, 0.75, 60
 
@@ -24,7 +25,7 @@ class ReferenceSearch:
 
     def __init__(self, library: Library) -> None:
         self._library = library
-        self._words = [Counter(analyze(text).stems) for text in library.texts]
+        self._words = [Counter(analyze(text, TextLanguage.ENGLISH).stems) for text in library.texts]
         self._lengths = [sum(each.values()) for each in self._words]
         self._average = sum(self._lengths) / len(self._lengths)
 
@@ -53,7 +54,7 @@ class ReferenceSearch:
         """The BM25 score of every allowed document that contains a word of the text."""
         scores: dict[int, float] = {}
         allowed_numbers = set(allowed.tolist())
-        for word in sorted(set(analyze(text).stems)):
+        for word in sorted(set(analyze(text, TextLanguage.ENGLISH).stems)):
             holders = [number for number, words in enumerate(self._words) if word in words]
             rarity = math.log(1 + (len(self._words) - len(holders) + 0.5) / (len(holders) + 0.5))
             for number in allowed_numbers.intersection(holders):

@@ -21,7 +21,7 @@ from omnigraph.engine.rows.conditions import (
     Compare,
 )
 from omnigraph.errors import UnavailableError
-from omnigraph.model.types import Scalar
+from omnigraph.model.types import Scalar, TextLanguage
 from omnigraph.spark.query.column_pruning import Search
 from omnigraph.spark.query.output import ByColumn, Fused, RankedBy, rank_rows
 from omnigraph.storage.predicates import IsNull, IsPresent
@@ -83,7 +83,7 @@ def test_words_are_found_as_in_process(
     found = by_id(read(frames, {"id": "id"}, searches=searches))
 
     bodies = whole(frames)["body"].combine_chunks()
-    index = build_text_index(bodies)
+    index = build_text_index(bodies, TextLanguage.ENGLISH)
     for number, each in enumerate(dict.fromkeys(sought)):
         marks = index.holding(each)
         assert found[f"{number}False"].to_pylist() == marks.tolist(), each
@@ -109,7 +109,7 @@ def test_scores_are_those_of_the_whole_column_whatever_rows_are_read(
     )
 
     rows = whole(frames)
-    index = build_text_index(rows["body"].combine_chunks())
+    index = build_text_index(rows["body"].combine_chunks(), TextLanguage.ENGLISH)
     is_read = [id > "z" for id in rows["id"].to_pylist()]
     assert 0 < sum(is_read) < len(is_read)
     for number, text in enumerate(texts):

@@ -140,9 +140,17 @@ def _declare_properties(choices: Choices, *, most: int) -> list[str]:
     names = choices.some(PROPERTY_NAMES, least=0, most=most)
     types = [_choose_type(choices) for _ in names]
     return [
-        f"{name}: {type}{' @index' * (type.is_scalar and choices.seldom())}"
+        f"{name}: {type}{_choose_index(choices, type)}"
         for name, type in zip(names, types, strict=True)
     ]
+
+
+def _choose_index(choices: Choices, type: PropertyType) -> str:
+    if not type.is_scalar or not choices.seldom():
+        return ""
+    languages = ["english", "german", "none", "ngram"] if type.is_string else ["english"]
+    language = choices.one(languages)
+    return " @index" if language == "english" else f' @index(language="{language}")'
 
 
 def _choose_type(choices: Choices) -> PropertyType:

@@ -124,6 +124,8 @@ def _write_property(choices: Choices, declared: _Declared, owned: Sequence[_Decl
     words = [""]
     if declared.type.is_scalar:
         words += ["@unique", "@index", "@index @unique"]
+    if declared.type.is_scalar and declared.type.is_string:
+        words += ['@index(language="french")', '@unique @index(language="ngram")']
     texts = [each.name for each in owned if each.type.is_string]
     if declared.type.is_vector and texts:
         words += ["@index", f'@embed("{texts[0]}")', f'@embed({texts[0]}, model="m")']

@@ -233,14 +233,13 @@ class _Output:
                     assert isinstance(field.type.element, Vector)
                     query = embed(query, field.type.element.dimension)
                 return distance(value, query)
-            case Bm25(field=field):
+            case Bm25(field=field, language=language):
                 assert isinstance(value, str)
                 assert isinstance(query, str)
                 type_name = _types_of(self._ir.pipeline)[field.variable]
                 texts = [node[field.property] for node in self._call.rows_by_type[type_name]]
-                return Library([text for text in texts if isinstance(text, str)]).score(
-                    value, query
-                )
+                there = [text for text in texts if isinstance(text, str)]
+                return Library(there, language).score(value, query)
 
     def _ranked_id(self, ranking: Ranking, row: Row) -> Value:
         arm = ranking.primary if isinstance(ranking, Rrf) else ranking

@@ -233,5 +233,5 @@ def _is_match(condition: TextMatch, row: Row, call: Call) -> bool:
     assert isinstance(query, str)
     if is_fuzzy:
         assert isinstance(edits, int)
-        return matches_fuzzily(text, query, edits) != condition.is_negated
-    return matches(text, query) != condition.is_negated
+        return matches_fuzzily(text, query, edits, condition.language) != condition.is_negated
+    return matches(text, query, condition.language) != condition.is_negated

@@ -6,6 +6,7 @@ One text and one word at a time. Shares the stemmer with the engine and nothing 
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -30,42 +31,69 @@ class Word:
 
 
 @cache
-def words_of(text: str) -> tuple[Word, ...]:
+def words_of(text: str, language: str) -> tuple[Word, ...]:
     """The words of a text that can be searched for, in order."""
-    runs = groupby(text, key=str.isalnum)
+    is_english = language == "english"
+    runs = groupby(text, key=str.isalnum if is_english else _is_letter_or_mark)
     spellings = ["".join(run).lower() for is_word, run in runs if is_word]
-    retained = [s for s in spellings if len(s) <= WORD_CHARACTERS_MAX and s not in STOP_WORDS]
-    return tuple(Word(fold_to_ascii(each), fold_to_ascii(_stem(each))) for each in retained)
+    if language == "ngram":
+        grams = [gram for each in spellings for gram in _grams_of(fold_to_ascii(each))]
+        return tuple(Word(gram, gram) for gram in grams)
+    retained = [s for s in spellings if len(s) <= WORD_CHARACTERS_MAX]
+    if is_english:
+        retained = [s for s in retained if s not in STOP_WORDS]
+    else:
+        retained = [s for s in retained if not all(map(_is_mark, s))]
+    return tuple(
+        Word(fold_to_ascii(each), fold_to_ascii(_stem(each, language))) for each in retained
+    )
 
 
-def stems_of(text: str) -> list[str]:
+def stems_of(text: str, language: str) -> list[str]:
     """The stems of a text, in order."""
-    return [word.stem for word in words_of(text)]
+    return [word.stem for word in words_of(text, language)]
+
+
+def _is_mark(letter: str) -> bool:
+    return unicodedata.category(letter) in {"Mn", "Mc", "Me"}
+
+
+def _is_letter_or_mark(letter: str) -> bool:
+    return letter.isalnum() or _is_mark(letter)
+
+
+def _grams_of(run: str) -> list[str]:
+    grams: list[str] = []
+    for is_far_eastern, letters in groupby(run, key=lambda letter: ord(letter) >= 0x2E80):
+        stretch, width = "".join(letters), 2 if is_far_eastern else 3
+        whole = [stretch[at : at + width] for at in range(len(stretch))]
+        grams += [gram for gram in whole if len(gram) == width] or [stretch]
+    return grams
 
 
 @cache
-def _stemmer() -> Stemmer.Stemmer:
-    return Stemmer.Stemmer("english")
+def _stemmer(language: str) -> Stemmer.Stemmer:
+    return Stemmer.Stemmer(language)
 
 
-def _stem(word: str) -> str:
-    return str(_stemmer().stemWord(word))
+def _stem(word: str, language: str) -> str:
+    return word if language == "none" else str(_stemmer(language).stemWord(word))
 
 
 # Matching
 
 
-def matches(text: str, query: str) -> bool:
+def matches(text: str, query: str, language: str) -> bool:
     """Whether a text has a word of the query."""
-    return not set(stems_of(text)).isdisjoint(stems_of(query))
+    return not set(stems_of(text, language)).isdisjoint(stems_of(query, language))
 
 
-def matches_fuzzily(text: str, query: str, edits: int) -> bool:
+def matches_fuzzily(text: str, query: str, edits: int, language: str) -> bool:
     """Whether a text has a word within so many edits of a word of the query."""
     return any(
         count_edits(word.spelling, wanted.spelling) <= edits
-        for word in words_of(text)
-        for wanted in words_of(query)
+        for word in words_of(text, language)
+        for wanted in words_of(query, language)
     )
 
 
@@ -89,19 +117,21 @@ class Library:
     """The texts of a property over all nodes of a type; what is null is not among them."""
 
     texts: Sequence[str]
+    language: str
 
     def score(self, text: str, query: str) -> float:
         """How relevant a text is; zero if it has none of the words."""
-        stems = stems_of(text)
-        return sum(self._weigh(word, stems) for word in sorted(set(stems_of(query))))
+        stems = stems_of(text, self.language)
+        wanted = sorted(set(stems_of(query, self.language)))
+        return sum(self._weigh(word, stems) for word in wanted)
 
     def _weigh(self, word: str, stems: Sequence[str]) -> float:
         frequency = stems.count(word)
         if not frequency:
             return 0.0
-        lengths = [len(stems_of(each)) for each in self.texts]
+        lengths = [len(stems_of(each, self.language)) for each in self.texts]
         average = sum(lengths) / len(lengths)
-        holders = sum(word in stems_of(each) for each in self.texts)
+        holders = sum(word in stems_of(each, self.language) for each in self.texts)
         rarity = math.log(1 + (len(self.texts) - holders + 0.5) / (holders + 0.5))
         crowd = 1 - _B + _B * len(stems) / average
         return rarity * frequency * (_K1 + 1) / (frequency + _K1 * crowd)

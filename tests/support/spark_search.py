@@ -19,7 +19,7 @@ from omnigraph.engine.rows.comparisons import Inputs
 from omnigraph.engine.rows.conditions import ALWAYS, BoundCondition
 from omnigraph.engine.settings import make_settings, open_stores
 from omnigraph.model.ports import Action, Embedder
-from omnigraph.model.types import STRING, PropertyType, Vector
+from omnigraph.model.types import STRING, PropertyType, TextLanguage, Vector
 from omnigraph.spark.query.column_pruning import Search
 from omnigraph.spark.query.entities import measure_of
 from omnigraph.spark.query.tables import TypeFrames
@@ -118,7 +118,7 @@ def holds(text: str | None, *, edits: int | None = None, is_negated: bool = Fals
     """A search for words in a note, fuzzy if edits are allowed."""
     function = TextFunction.SEARCH if edits is None else TextFunction.FUZZY
     allowed = None if edits is None else Constant(edits, None)
-    return TextMatch(function, BODY, words(text), allowed, is_negated)
+    return TextMatch(function, BODY, words(text), allowed, is_negated, TextLanguage.ENGLISH)
 
 
 def near(vector: Sequence[float] | None) -> Nearest:
@@ -128,7 +128,7 @@ def near(vector: Sequence[float] | None) -> Nearest:
 
 def relevant(text: str | None) -> Bm25:
     """A search for the notes that a text is most relevant for."""
-    return Bm25(BODY, words(text))
+    return Bm25(BODY, words(text), TextLanguage.ENGLISH)
 
 
 def _open(graph: Graph) -> GraphContext:

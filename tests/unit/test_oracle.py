@@ -16,7 +16,7 @@ def test_the_oracle_gives_the_result_of_the_case(case: ReadCase) -> None:
 
 
 def test_a_score_is_the_one_of_the_formula() -> None:
-    library = Library(["red fox", "red red dog barks", "green"])
+    library = Library(["red fox", "red red dog barks", "green"], "english")
 
     assert library.score("red fox", "red") == pytest.approx(0.4991763, rel=1e-6)
     assert library.score("red fox", "red red foxes") > library.score("red fox", "red")

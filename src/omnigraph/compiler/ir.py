@@ -13,7 +13,7 @@ from datetime import date, datetime
 from enum import StrEnum
 
 from omnigraph.model.catalog import TypeKind
-from omnigraph.model.types import PropertyType
+from omnigraph.model.types import PropertyType, TextLanguage
 
 Value = None | bool | int | float | str | date | datetime | tuple["Value", ...]
 
@@ -159,6 +159,7 @@ class TextMatch:
     query: Given
     edits: Given | None
     is_negated: bool
+    language: TextLanguage
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +206,7 @@ class Bm25:
 
     field: PropertyValue
     query: Given
+    language: TextLanguage
 
 
 @dataclass(frozen=True, slots=True)

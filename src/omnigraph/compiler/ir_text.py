@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from datetime import date, datetime
 
 from omnigraph.compiler import ir
-from omnigraph.model.types import format_datetime
+from omnigraph.model.types import TextLanguage, format_datetime
 
 
 def render_ir(query: ir.QueryIR) -> str:
@@ -133,7 +133,12 @@ def _render_text_match(match: ir.TextMatch) -> str:
     arguments = [render_operand(match.field), render_operand(match.query)]
     if match.edits is not None:
         arguments.append(render_operand(match.edits))
-    return f"{'not ' if match.is_negated else ''}{match.function}({', '.join(arguments)})"
+    called = f"{match.function}({', '.join(arguments)}){_render_language(match.language)}"
+    return f"not {called}" if match.is_negated else called
+
+
+def _render_language(language: TextLanguage) -> str:
+    return "" if language is TextLanguage.ENGLISH else f" [{language}]"
 
 
 def _render_ranking(ranking: ir.Ranking) -> str:
@@ -145,8 +150,9 @@ def _render_ranking(ranking: ir.Ranking) -> str:
             elif effort is not None:
                 arguments.append(render_operand(effort))
             return f"nearest({', '.join(arguments)})"
-        case ir.Bm25(field=field, query=query):
-            return f"bm25({render_operand(field)}, {render_operand(query)})"
+        case ir.Bm25(field=field, query=query, language=language):
+            called = f"bm25({render_operand(field)}, {render_operand(query)})"
+            return called + _render_language(language)
         case ir.Rrf(primary=primary, secondary=secondary, k=k):
             arms = f"{_render_ranking(primary)}, {_render_ranking(secondary)}"
             return f"rrf({arms}, {render_operand(k)})"

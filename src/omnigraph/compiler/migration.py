@@ -16,6 +16,7 @@ from omnigraph.compiler.migration_steps import (
     AddProperty,
     AddType,
     ChangeCode,
+    ChangeLanguage,
     DropMode,
     DropProperty,
     DropType,
@@ -31,6 +32,7 @@ from omnigraph.compiler.schema.annotations import PROPERTY_CONSTRAINT_WORDS
 from omnigraph.compiler.schema.constraints import constraint_key
 from omnigraph.model.catalog import (
     COLUMN_CONSTRAINTS,
+    SEARCHED_CONSTRAINTS,
     Annotation,
     Catalog,
     Check,
@@ -346,6 +348,14 @@ def _plan_continued(old: Property, new: Property, change: TypeChange) -> Iterato
         yield change.unsupported(reason, prop=new)
     if (after := descriptions(new.annotations)) != descriptions(old.annotations):
         yield UpdatePropertyMetadata(change.kind, change.name, new.name, after)
+    if _languages(old) != _languages(new):
+        yield ChangeLanguage(change.kind, change.name, new.name, new.language)
+
+
+def _languages(prop: Property) -> list[Annotation]:
+    """The annotations that declare the language of a property."""
+    words = SEARCHED_CONSTRAINTS
+    return [each for each in prop.annotations if each.name in words and each.arguments]
 
 
 def _plan_type_change(old: Property, new: Property, change: TypeChange) -> Step:

@@ -27,7 +27,7 @@ from omnigraph.model.catalog import (
     describe_constraint,
     quote_text,
 )
-from omnigraph.model.types import PropertyType
+from omnigraph.model.types import PropertyType, TextLanguage
 
 
 class DropMode(StrEnum):
@@ -125,6 +125,16 @@ class UpdatePropertyMetadata:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangeLanguage:
+    """The language in which a text property is searched from now on; no row changes."""
+
+    type_kind: TypeKind
+    type_name: str
+    property_name: str
+    language: TextLanguage
+
+
+@dataclass(frozen=True, slots=True)
 class DropType:
     """A type that is dropped with its rows."""
 
@@ -153,7 +163,12 @@ class UnsupportedChange:
 
 
 PropertyStep: TypeAlias = (
-    AddProperty | RenameProperty | ExtendEnum | UpdatePropertyMetadata | DropProperty
+    AddProperty
+    | RenameProperty
+    | ExtendEnum
+    | UpdatePropertyMetadata
+    | ChangeLanguage
+    | DropProperty
 )
 TypeStep: TypeAlias = AddType | RenameType | AddConstraint | UpdateTypeMetadata | DropType
 Step: TypeAlias = TypeStep | PropertyStep | UnsupportedChange
@@ -189,6 +204,8 @@ def _describe_property_step(step: PropertyStep) -> str:
             return f"extend the enum {owner}.{name} by {', '.join(added)}"
         case UpdatePropertyMetadata(_, owner, name, annotations):
             return _describe_metadata(f"{owner}.{name}", annotations)
+        case ChangeLanguage(_, owner, name, language):
+            return f"change the language of {owner}.{name} to {language}"
         case DropProperty(TypeKind.INTERFACE, owner, name):
             return f"drop property {owner}.{name}"
         case DropProperty(_, owner, name, mode):

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import ClassVar, Literal
 
 from omnigraph.model.names import fold_edge_name
-from omnigraph.model.types import PropertyType
+from omnigraph.model.types import PropertyType, TextLanguage
 
 
 class TypeKind(StrEnum):
@@ -86,6 +86,10 @@ COLUMN_CONSTRAINTS: dict[str, type[Key | Unique | Index]] = {
 """The constraints of columns alone, by their word; they may be written behind a property."""
 
 
+SEARCHED_CONSTRAINTS = frozenset({Key.word, Index.word})
+"""The constraint words that take a `language` behind a text property."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cardinality:
     """How many edges of a type may leave one source node."""
@@ -124,6 +128,14 @@ class Property:
             if annotation.name == "embed" and annotation.value is not None:
                 return Embedding(annotation.value, dict(annotation.arguments).get("model"))
         return None
+
+    @property
+    def language(self) -> TextLanguage:
+        """The language in which a text property is searched."""
+        for annotation in self.annotations:
+            if annotation.name in SEARCHED_CONSTRAINTS and annotation.arguments:
+                return TextLanguage(dict(annotation.arguments)["language"])
+        return TextLanguage.ENGLISH
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,47 @@ class Scalar(StrEnum):
     DATE = "Date"
 
 
+class TextLanguage(StrEnum):
+    """How texts are divided into searchable words: by a language, or without one."""
+
+    ARABIC = "arabic"
+    ARMENIAN = "armenian"
+    BASQUE = "basque"
+    CATALAN = "catalan"
+    CZECH = "czech"
+    DANISH = "danish"
+    DUTCH = "dutch"
+    ENGLISH = "english"
+    ESPERANTO = "esperanto"
+    ESTONIAN = "estonian"
+    FINNISH = "finnish"
+    FRENCH = "french"
+    GERMAN = "german"
+    GREEK = "greek"
+    HINDI = "hindi"
+    HUNGARIAN = "hungarian"
+    INDONESIAN = "indonesian"
+    IRISH = "irish"
+    ITALIAN = "italian"
+    LITHUANIAN = "lithuanian"
+    NEPALI = "nepali"
+    NORWEGIAN = "norwegian"
+    PERSIAN = "persian"
+    POLISH = "polish"
+    PORTUGUESE = "portuguese"
+    ROMANIAN = "romanian"
+    RUSSIAN = "russian"
+    SERBIAN = "serbian"
+    SESOTHO = "sesotho"
+    SPANISH = "spanish"
+    SWEDISH = "swedish"
+    TAMIL = "tamil"
+    TURKISH = "turkish"
+    YIDDISH = "yiddish"
+    NONE = "none"
+    NGRAM = "ngram"
+
+
 SCALAR_BY_NAME = {str(scalar): scalar for scalar in Scalar}
 
 

@@ -11,6 +11,7 @@ from omnigraph.compiler.migration_steps import (
     AddProperty,
     AddType,
     ChangeCode,
+    ChangeLanguage,
     DropMode,
     DropProperty,
     DropType,
@@ -27,7 +28,7 @@ from omnigraph.compiler.migration_steps import (
 from omnigraph.compiler.schema.canonical import hash_schema, without_hints
 from omnigraph.model.catalog import Annotation, Catalog, Index, TypeKind
 from omnigraph.model.source import Source
-from omnigraph.model.types import PropertyType, Scalar
+from omnigraph.model.types import PropertyType, Scalar, TextLanguage
 from tests.support.generated_schemas import schema_texts
 from tests.support.schemas import FLEET, compile_text
 
@@ -158,6 +159,17 @@ STEPS: list[tuple[Step, str, dict[str, object]]] = [
             "type_name": "A",
             "property_name": "p",
             "annotations": [],
+        },
+    ),
+    (
+        ChangeLanguage(NODE, "A", "p", TextLanguage.GERMAN),
+        "change the language of A.p to german",
+        {
+            "kind": "change_language",
+            "type_kind": "node",
+            "type_name": "A",
+            "property_name": "p",
+            "language": "german",
         },
     ),
     (

@@ -23,7 +23,15 @@ from omnigraph.compiler.query.expressions import (
     type_of,
 )
 from omnigraph.model.catalog import EdgeType
-from omnigraph.model.types import I64, NUMBERS, STRING, PropertyType, Vector, are_comparable
+from omnigraph.model.types import (
+    I64,
+    NUMBERS,
+    STRING,
+    PropertyType,
+    TextLanguage,
+    Vector,
+    are_comparable,
+)
 
 TEXT_FUNCTIONS = frozenset(str(function) for function in ir.TextFunction)
 RANKINGS = frozenset({"bm25", "nearest", "rrf"})
@@ -55,7 +63,10 @@ def check_text_match(call: ast.Call, scope: Scope, *, is_negated: bool) -> ir.Te
             return None
     elif function is ir.TextFunction.FUZZY:
         edits = ir.Constant(FUZZY_EDITS_DEFAULT, I64)
-    return None if searched is None else ir.TextMatch(function, *searched, edits, is_negated)
+    if searched is None:
+        return None
+    field, query, language = searched
+    return ir.TextMatch(function, field, query, edits, is_negated, language)
 
 
 def check_ranking(call: ast.Call, scope: Scope) -> ir.Ranking | None:
@@ -183,8 +194,8 @@ def _check_field(written: ast.Expression, scope: Scope, code: str) -> ir.Propert
 
 def _check_text(
     call: ast.Call, scope: Scope, code: str
-) -> tuple[ir.PropertyValue, ir.Given] | None:
-    """The searched property and the text to search for."""
+) -> tuple[ir.PropertyValue, ir.Given, TextLanguage] | None:
+    """The searched property, the text to search for, and the language of the property."""
     written_field, written_query = call.arguments[:2]
     field = _check_field(written_field, scope, code)
     # Swapped arguments are one error and not two.
@@ -203,7 +214,8 @@ def _check_text(
         advice = advise_declaration(query, STRING)
         scope.diagnostics.error(code, problem, written_query.span, advice)
         return None
-    return field, query
+    declared = scope.variables[field.variable].type.properties[field.property]
+    return field, query, declared.language
 
 
 def _check_integer(

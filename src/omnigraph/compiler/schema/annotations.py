@@ -5,14 +5,19 @@ checked in `constraints`.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from omnigraph.compiler.diagnostics import Diagnostics
+from omnigraph.compiler.diagnostics import Diagnostics, advise_name
 from omnigraph.compiler.parser import Literal, Name
 from omnigraph.compiler.schema.parser import AnnotationSyntax, KeywordArgument, RangeArgument
-from omnigraph.model.catalog import COLUMN_CONSTRAINTS, Annotation, TypeKind
+from omnigraph.model.catalog import (
+    COLUMN_CONSTRAINTS,
+    SEARCHED_CONSTRAINTS,
+    Annotation,
+    TypeKind,
+)
 from omnigraph.model.source import Span
-from omnigraph.model.types import PropertyType
+from omnigraph.model.types import PropertyType, TextLanguage
 
 PROPERTY_CONSTRAINT_WORDS = frozenset(COLUMN_CONSTRAINTS)
 CONSTRAINT_WORDS = PROPERTY_CONSTRAINT_WORDS | {"range", "check"}
@@ -42,8 +47,14 @@ class CheckedAnnotation:
 
 
 def is_constraint(written: AnnotationSyntax) -> bool:
-    """Whether an annotation is a constraint: a constraint word with arguments."""
-    return written.name.text in CONSTRAINT_WORDS and bool(written.arguments)
+    """Whether an annotation is a constraint: a constraint word with arguments.
+
+    Options alone, like a language, belong to the property that the annotation follows.
+    """
+    word = written.name.text
+    if word in SEARCHED_CONSTRAINTS:
+        return not all(isinstance(each, KeywordArgument) for each in written.arguments)
+    return word in CONSTRAINT_WORDS and bool(written.arguments)
 
 
 def split_rename(
@@ -111,7 +122,48 @@ def check_property_annotations(
             diagnostics.error("S6", problem, each.span)
         else:
             allowed.append(each)
-    return _check_values(allowed, owner, diagnostics)
+    checked = _check_values(allowed, owner, diagnostics)
+    return _check_languages(checked, owner, type, diagnostics)
+
+
+_LANGUAGE_ADVICE = f"the languages are {', '.join(TextLanguage)}"
+
+
+def _check_languages(
+    checked: Sequence[CheckedAnnotation], owner: Name, type: PropertyType, diagnostics: Diagnostics
+) -> list[CheckedAnnotation]:
+    """The annotations, without a language that is the default."""
+    default = TextLanguage.ENGLISH
+    found: list[CheckedAnnotation] = []
+    has_language = False
+    for each in checked:
+        word, options = each.annotation.name, dict(each.annotation.arguments)
+        if word in SEARCHED_CONSTRAINTS and options:
+            _check_language(each, owner, type, diagnostics)
+            if has_language:
+                problem = f"`{owner.text}` declares its language multiple times"
+                diagnostics.error("S18", problem, each.span, "keep one")
+            has_language = True
+        is_default = options == {"language": default}
+        plain = replace(each.annotation, arguments=()) if is_default else each.annotation
+        found.append(replace(each, annotation=plain))
+    return found
+
+
+def _check_language(
+    each: CheckedAnnotation, owner: Name, type: PropertyType, diagnostics: Diagnostics
+) -> None:
+    word = each.annotation.name
+    for name, value in each.annotation.arguments:
+        if name != "language":
+            problem = f"@{word} has no argument `{name}`; only 'language' is supported"
+            diagnostics.error("S18", problem, each.span, f'write `@{word}(language="german")`')
+        elif not type.is_string:
+            problem = f"only a String has a language; `{owner.text}` is {type}"
+            diagnostics.error("S18", problem, each.span, f"write `@{word}`")
+        elif value not in frozenset(TextLanguage):
+            advice = advise_name(value, TextLanguage) or _LANGUAGE_ADVICE
+            diagnostics.error("S18", f"unknown language `{value}`", each.span, advice)
 
 
 def _unsupported_shape(word: str, type: PropertyType) -> str | None:
@@ -159,12 +211,13 @@ def _check_arguments(each: AnnotationSyntax, diagnostics: Diagnostics) -> Annota
     keywords = [a for a in each.arguments if isinstance(a, KeywordArgument)]
     names = [keyword.name.text for keyword in keywords]
     value = _text_of(values[0]) if values else None
+    needs_value = word not in SEARCHED_CONSTRAINTS
     problem, advice = None, None
     if any(isinstance(a, RangeArgument) for a in each.arguments):
         problem = f"@{word} takes no range"
     elif word in _TEXT_WORDS and (len(values) != 1 or keywords or not (value or "").strip()):
         problem, advice = f"@{word} takes exactly one text that is not empty", f'@{word}("…")'
-    elif len(values) > 1 or (keywords and each.arguments[0] not in values):
+    elif len(values) > 1 or (needs_value and keywords and each.arguments[0] not in values):
         problem = f"@{word} takes one value and then only `name=value` arguments"
     elif len(set(names)) < len(names):
         problem = f"@{word} repeats an argument"

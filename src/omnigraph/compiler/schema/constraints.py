@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from omnigraph.compiler.diagnostics import Diagnostics
 from omnigraph.compiler.parser import Literal, Name
 from omnigraph.compiler.schema.annotations import CONSTRAINT_ADVICE
-from omnigraph.compiler.schema.parser import AnnotationSyntax, RangeArgument
+from omnigraph.compiler.schema.parser import AnnotationSyntax, KeywordArgument, RangeArgument
 from omnigraph.model.catalog import (
     COLUMN_CONSTRAINTS,
+    SEARCHED_CONSTRAINTS,
     Check,
     Constraint,
     Index,
@@ -215,7 +216,11 @@ def _check_body_constraint(each: AnnotationSyntax, scope: ConstraintScope) -> Co
     for argument in each.arguments:
         if not isinstance(argument, Name):
             problem = "expected property name in constraint"
-            scope.diagnostics.error("S11", problem, argument.span, f"write `@{word}(property)`")
+            advice = f"write `@{word}(property)`"
+            if isinstance(argument, KeywordArgument) and word in SEARCHED_CONSTRAINTS:
+                option = f"@{word}({argument.name.text}=…)"
+                advice = f"an option follows the type of one property: `name: String {option}`"
+            scope.diagnostics.error("S11", problem, argument.span, advice)
             return None
         columns.append(argument)
     return _check_columns(word, columns, scope)

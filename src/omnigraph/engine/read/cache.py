@@ -33,6 +33,7 @@ from omnigraph.model.errors import CorruptError, NotFoundError
 from omnigraph.model.limits import NEAREST_EXACT_ROWS_MAX
 from omnigraph.model.ports import Observer
 from omnigraph.model.runtime import lazy_module
+from omnigraph.model.types import TextLanguage
 from omnigraph.storage.ports import RowReader, TableVersion
 
 if TYPE_CHECKING:
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
     from omnigraph.engine.read.search.text_index import ChangedTexts, TextIndex
 else:
     text_index = lazy_module("omnigraph.engine.read.search.text_index")
-
-_Searched = tuple[IndexKey, str]
 
 
 class ReadCache:
@@ -93,10 +92,10 @@ class TableCache:
         self.seen: LruCache[TableVersion, RowMask] = LruCache(
             memory, name="visible rows", size_of=lambda each: each.marks.nbytes
         )
-        self.texts: LruCache[_Searched, TextIndex] = LruCache(
+        self.texts: LruCache[tuple[IndexKey, str, TextLanguage], TextIndex] = LruCache(
             memory, name="words", size_of=lambda each: each.nbytes
         )
-        self.vectors: LruCache[_Searched, VectorColumn] = LruCache(
+        self.vectors: LruCache[tuple[IndexKey, str], VectorColumn] = LruCache(
             memory, name="vectors", size_of=lambda each: each.nbytes
         )
 
@@ -151,16 +150,20 @@ class Sources:
         """All edges of a type."""
         return self._index(self.edge_entry(type_name))
 
-    def text_index(self, index: WholeEntities, property: str) -> TextIndex | ChangedTexts:
-        """The text index of a property, built now if it is not cached."""
+    def text_index(
+        self, index: WholeEntities, property: str, language: TextLanguage
+    ) -> TextIndex | ChangedTexts:
+        """The text index of a property in a language, built now if it is not cached."""
         base = index.base
         built = self.cache.texts.get(
-            (base.key, property), lambda: text_index.build_text_index(base.column(property))
+            (base.key, property, language),
+            lambda: text_index.build_text_index(base.column(property), language),
         )
         if not isinstance(index, ChangedEntities):
             return built
         changed = self.cache.texts.get(
-            (index.key, property), lambda: text_index.build_text_index(index.changed(property))
+            (index.key, property, language),
+            lambda: text_index.build_text_index(index.changed(property), language),
         )
         return text_index.ChangedTexts(built, changed, index.delta)
 

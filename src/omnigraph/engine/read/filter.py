@@ -128,7 +128,7 @@ class Filter:
         name = condition.field.property
         if sought is None or not table.has_columns([name]):
             return np.zeros(len(ordinals), np.bool_)
-        found = self.sources.text_index(table, name).holding(sought)
+        found = self.sources.text_index(table, name, condition.language).holding(sought)
         if condition.is_negated:
             texts = table.values(name, pa.string(), table.every())
             found = ~found & texts.is_valid().to_numpy(zero_copy_only=False)

@@ -289,7 +289,8 @@ class Ranker:
         if query is None or not table.has_columns([name]) or not table.size:
             return np.full(table.size + 1, np.nan)
         assert isinstance(query, str)
-        return np.append(self.matcher.sources.text_index(table, name).score(query), np.nan)
+        index = self.matcher.sources.text_index(table, name, ranking.language)
+        return np.append(index.score(query), np.nan)
 
     def _distances(self, ranking: Nearest, table: WholeEntities, places: Ordinals) -> Scores:
         query = self._vector(ranking)

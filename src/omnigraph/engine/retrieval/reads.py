@@ -53,7 +53,8 @@ class Reads:
         ranking: ir.Ranking
         match ranker:
             case TextRanker(_, field):
-                ranking, values[_TEXT.name] = ir.Bm25(field, _TEXT), text
+                declared = self.basis.catalog.nodes[ranker.type].properties[field.property]
+                ranking, values[_TEXT.name] = ir.Bm25(field, _TEXT, declared.language), text
             case VectorRanker(_, field):
                 vector = ir.ParameterValue("vector", replace(field.type, is_nullable=False))
                 ranking = ir.Nearest(field, vector, None)

@@ -27,6 +27,7 @@ from omnigraph.engine.read.search.text_index import EMPTY_STATISTICS, TextStatis
 from omnigraph.engine.rows.comparisons import Inputs
 from omnigraph.engine.rows.conditions import ALWAYS, And, bind
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType, TypeKind, Unique
+from omnigraph.model.types import TextLanguage
 from omnigraph.spark.jobs import run_job_quietly
 from omnigraph.spark.query.column_pruning import NOTHING, ReferencedColumns, Search
 from omnigraph.spark.query.expressions import Expressions
@@ -216,26 +217,26 @@ def measure_of(
     search: Search,
     inputs: Inputs,
     vectors: QueryVectors,
-    statistics: Callable[[str, str], TextStatistics],
+    statistics: Callable[[str, str, TextLanguage], TextStatistics],
 ) -> Measure:
     """The measure of a search for each row.
 
-    `statistics` is called with the property and the words if scores need the statistics of all
-    texts.
+    `statistics` is called with the property, the words and the language if scores need the
+    statistics of all texts.
     """
     name = search.field.property
     match search:
-        case ir.TextMatch(is_negated=is_negated):
-            return HoldsWords(name, text_query(search, inputs), is_negated)
+        case ir.TextMatch(is_negated=is_negated, language=language):
+            return HoldsWords(name, text_query(search, inputs), is_negated, language)
         case ir.Nearest():
             found = vectors.find(search)
             return Distance(name, None if found is None else tuple(found.tolist()))
-        case ir.Bm25(query=query):
+        case ir.Bm25(query=query, language=language):
             words = inputs.value_of(query)
             if words is None:
-                return Relevance(name, None, EMPTY_STATISTICS)
+                return Relevance(name, None, EMPTY_STATISTICS, language)
             assert isinstance(words, str)
-            return Relevance(name, words, statistics(name, words))
+            return Relevance(name, words, statistics(name, words, language), language)
 
 
 def find_binding(step: ExpandStep) -> str | None:

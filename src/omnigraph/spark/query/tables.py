@@ -35,6 +35,7 @@ from omnigraph.engine.state.branch_state import Basis
 from omnigraph.engine.state.manifest import table_key_of
 from omnigraph.model.catalog import EdgeType, NodeType
 from omnigraph.model.limits import SPARK_LOCAL_BYTES_MAX, SPARK_LOCAL_ROWS_MAX
+from omnigraph.model.types import TextLanguage
 from omnigraph.spark.connector.reader import (
     PinnedType,
     pin_rows,
@@ -54,6 +55,7 @@ class HoldsWords:
     column: str
     sought: TextQuery | None
     is_negated: bool
+    language: TextLanguage
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,7 @@ class Relevance:
     column: str
     words: str | None
     statistics: TextStatistics
+    language: TextLanguage
 
 
 Measure = HoldsWords | Distance | Relevance
@@ -79,15 +82,20 @@ Measure = HoldsWords | Distance | Relevance
 def score_rows(measures: Iterable[Measure], rows: pa.RecordBatch) -> Iterator[pa.Array]:
     """Each measure for every row; a missing column counts as null."""
     wanted = tuple(measures)
-    names = {each.column for each in wanted if not isinstance(each, Distance)}
-    indexes = {name: build_text_index(rows[name]) for name in names if name in rows.schema.names}
+    there = set(rows.schema.names)
+    searched = {each.column: each.language for each in wanted if not isinstance(each, Distance)}
+    indexes = {
+        name: build_text_index(rows[name], language)
+        for name, language in searched.items()
+        if name in there
+    }
     return (_measure(each, rows, indexes) for each in wanted)
 
 
 def _measure(measure: Measure, rows: pa.RecordBatch, indexes: Mapping[str, TextIndex]) -> pa.Array:
     is_there = measure.column in rows.schema.names
     match measure:
-        case HoldsWords(column, sought, is_negated):
+        case HoldsWords(column=column, sought=sought, is_negated=is_negated):
             if not is_there or sought is None:
                 return pa.array(np.zeros(rows.num_rows, np.bool_))
             index = indexes[column]
@@ -99,7 +107,7 @@ def _measure(measure: Measure, rows: pa.RecordBatch, indexes: Mapping[str, TextI
             positions = np.arange(rows.num_rows)
             query = np.array(vector, np.float32)
             return _known(vector_column(rows[column]).distances(query, positions))
-        case Relevance(column, words, statistics):
+        case Relevance(column=column, words=words, statistics=statistics):
             if not is_there or words is None:
                 return pa.nulls(rows.num_rows, pa.float64())
             return _known(indexes[column].score_within(words, statistics))
@@ -112,10 +120,12 @@ def _known(numbers: np.ndarray[tuple[int], np.dtype[np.float64]]) -> pa.Array:
 Batches = Iterator[pa.RecordBatch]
 
 
-def _count_words(pinned: PinnedType, column: str, query: str, part: TablePart) -> TextStatistics:
+def _count_words(
+    pinned: PinnedType, column: str, query: str, language: TextLanguage, part: TablePart
+) -> TextStatistics:
     """The statistics of a query's scores over the texts of a part."""
     found = (
-        build_text_index(rows[column]).statistics(query)
+        build_text_index(rows[column], language).statistics(query)
         for rows in scan_pinned(pinned, part, [column])
     )
     return reduce(TextStatistics.plus, found, EMPTY_STATISTICS)
@@ -259,7 +269,9 @@ class TypeFrames:
         """Whether some entities of a type may be invisible."""
         return find_visible_rows(self.basis, table_key_of(declared)) is not None
 
-    def count_words(self, declared: NodeType | EdgeType, column: str, query: str) -> TextStatistics:
+    def count_words(
+        self, declared: NodeType | EdgeType, column: str, query: str, language: TextLanguage
+    ) -> TextStatistics:
         """The statistics of a query's scores over all visible texts of a type."""
         limit = find_visible_rows(self.basis, table_key_of(declared))
         assert limit is None or not limit.ends, "the texts of edges have no scores"
@@ -267,7 +279,7 @@ class TypeFrames:
         if pinned.entry is None or column not in pinned.stored:
             return EMPTY_STATISTICS
         parts = split_rows(pinned, [column], tables=self.opened.stores.tables)
-        count = partial(_count_words, pinned, column, query)
+        count = partial(_count_words, pinned, column, query, language)
         if self._is_small(pinned, [column]):
             found = tuple(map(count, parts))
         else:

@@ -1,9 +1,10 @@
 """Full-text search over one text column: tokens, stems, an inverted index, and BM25 scores.
 
 Columns and queries are tokenized alike: split at non-alphanumeric characters, lowercased, folded
-to ASCII where possible, without stop words. Matches and scores depend only on the texts. An index
-may hold a part of a column, with the statistics of the whole column. Callers import this module at
-first use, because its libraries are slow to import.
+to ASCII where possible, and stemmed in the language of the property; English stop words are left
+out. Without a language, words are not stemmed or are cut into grams. Matches and scores depend only
+on the texts and the language. An index may hold a part of a column, with the statistics of the
+whole column. Callers import this module at first use, because its libraries are slow to import.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import compress, pairwise
+from itertools import chain, compress, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,12 +28,11 @@ from rapidfuzz.distance import Levenshtein
 from rapidfuzz.process import cdist
 
 from omnigraph.model import limits
+from omnigraph.model.types import TextLanguage
 
 if TYPE_CHECKING:
     from omnigraph.engine.read.entities import EntityDelta
 
-# Python's `\w` is its `isalnum` and the underscore.
-_RUN = re.compile(r"[^\W_]+")
 _TEXT = pa.large_string()
 
 _STOP_WORDS = """
@@ -45,6 +45,11 @@ _STOP_WORDS = """
     with you your yours yourself yourselves
 """
 STOP_WORDS = frozenset(_STOP_WORDS.split())
+
+_IDEOGRAPHS = "\u2e80"
+"""The first of the characters that are cut into grams of two: Chinese, Japanese, Korean."""
+
+_STRETCH = re.compile(f"[{_IDEOGRAPHS}-\U0010ffff]+|[^{_IDEOGRAPHS}-\U0010ffff]+")
 
 # Letters without a Unicode decomposition that are commonly transliterated to ASCII.
 _WRITTEN_OTHERWISE = {
@@ -80,23 +85,38 @@ class Tokens:
     words: Words
 
 
-def analyze(text: str) -> Words:
+def analyze(text: str, language: TextLanguage) -> Words:
     """The words of a query, in order."""
-    return _forms(_RUN.findall(text))[1]
+    separated = "".join(each if _is_in_word(each, language) else " " for each in text)
+    contents = _contents(separated.split(), language)
+    written, stems = contents.words.written, contents.words.stems
+    codes = contents.codes.tolist()
+    return Words(tuple(written[code] for code in codes), tuple(stems[code] for code in codes))
 
 
-def tokenize(texts: pa.Array) -> Tokens:
+def tokenize(texts: pa.Array, language: TextLanguage) -> Tokens:
     """The words of each text of a column, in order; a null has none."""
-    positions, runs = _runs((texts.fill_null("") if texts.null_count else texts).cast(_TEXT))
+    column = (texts.fill_null("") if texts.null_count else texts).cast(_TEXT)
+    positions, runs = _runs(column, language)
     encoded = runs.dictionary_encode().combine_chunks()
-    has_form, words = _forms(encoded.dictionary.to_pylist())
-    codes = np.where(has_form, np.cumsum(has_form) - 1, -1)[encoded.indices.to_numpy()]
-    selected = codes >= 0
-    return Tokens(positions[selected], codes[selected], words)
+    contents = _contents(encoded.dictionary.to_pylist(), language)
+    which = encoded.indices.to_numpy()
+    counts = contents.counts[which]
+    starts = (np.cumsum(contents.counts) - contents.counts)[which]
+    # The words of the runs one after the other: each run's start, and the place within the run.
+    places = np.arange(counts.sum()) + np.repeat(starts - (np.cumsum(counts) - counts), counts)
+    return Tokens(np.repeat(positions, counts), contents.codes[places], contents.words)
 
 
-def _runs(column: pa.Array) -> tuple[NDArray[np.int64], pa.ChunkedArray]:
-    """The position of the text of each run of letters and digits, and the runs."""
+def _is_in_word(letter: str, language: TextLanguage) -> bool:
+    """Whether a character belongs to words; marks write vowels in some languages."""
+    if letter.isalnum():
+        return True
+    return language is not TextLanguage.ENGLISH and unicodedata.category(letter).startswith("M")
+
+
+def _runs(column: pa.Array, language: TextLanguage) -> tuple[NDArray[np.int64], pa.ChunkedArray]:
+    """The position of the text of each run of characters of words, and the runs."""
     _, offset_buffer, byte_buffer = column.buffers()
     if not len(column) or byte_buffer is None:
         return np.empty(0, np.int64), pa.chunked_array([], _TEXT)
@@ -104,19 +124,19 @@ def _runs(column: pa.Array) -> tuple[NDArray[np.int64], pa.ChunkedArray]:
     letters = np.frombuffer(byte_buffer, np.uint8)
     steps = np.arange(borders[0], borders[-1], limits.SEARCH_BLOCK_BYTES)
     cuts = np.unique(np.append(np.searchsorted(borders, steps), len(column)))
-    blocks = [_split(letters, borders[start : end + 1]) for start, end in pairwise(cuts)]
+    blocks = [_split(letters, borders[start : end + 1], language) for start, end in pairwise(cuts)]
     counts = np.concatenate([np.empty(0, np.int64), *(counts for counts, _ in blocks)])
     positions = np.repeat(np.arange(cuts[0], len(column)), counts)
     return positions, pa.chunked_array([runs for _, runs in blocks], _TEXT)
 
 
 def _split(
-    all_letters: NDArray[np.uint8], borders: NDArray[np.int64]
+    all_letters: NDArray[np.uint8], borders: NDArray[np.int64], language: TextLanguage
 ) -> tuple[NDArray[np.int64], pa.Array]:
     """The number of runs in each text between two borders, and the runs."""
     letters = all_letters[borders[0] : borders[-1]]
     borders = borders - borders[0]
-    in_run = _alphanumeric(letters)
+    in_run = _in_words(letters, language)
     # Adjacent texts have no separator in the buffer, so a run must end at each border.
     continues = in_run[1:] & in_run[:-1]
     inner = borders[(borders > 0) & (borders < len(letters))]
@@ -130,8 +150,8 @@ def _split(
     return counts, pa.Array.from_buffers(_TEXT, len(starts), buffers)
 
 
-def _alphanumeric(letters: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """Which bytes of UTF-8 belong to a letter or a digit."""
+def _in_words(letters: NDArray[np.uint8], language: TextLanguage) -> NDArray[np.bool_]:
+    """Which bytes of UTF-8 belong to a character of words."""
     # A byte below the first letter or digit wraps around to a value far above the last.
     is_letter = (letters | 0x20) - np.uint8(ord("a")) < 26
     is_digit = letters - np.uint8(ord("0")) < 10
@@ -142,29 +162,71 @@ def _alphanumeric(letters: NDArray[np.uint8]) -> NDArray[np.bool_]:
         others = letters[beyond].tobytes().decode("utf-8")
         codes = np.frombuffer(others.encode("utf-32-le"), np.uint32)
         distinct, which = np.unique(codes, return_inverse=True)
-        is_alphanumeric = np.array([chr(code).isalnum() for code in distinct])[which]
+        is_in_word = np.array([_is_in_word(chr(code), language) for code in distinct])[which]
         widths = 2 + (codes > 0x7FF).astype(np.int64) + (codes > 0xFFFF)
-        found[beyond] = np.repeat(is_alphanumeric, widths)
+        found[beyond] = np.repeat(is_in_word, widths)
     return found
 
 
-def _forms(runs: list[str]) -> tuple[NDArray[np.bool_], Words]:
-    """A mark for each run that is a searchable word, and the forms of these words."""
+@dataclass(frozen=True, slots=True)
+class _Contents:
+    """The words of runs: how many each run has, and their positions in `words`, run by run."""
+
+    counts: NDArray[np.int64]
+    codes: NDArray[np.int64]
+    words: Words
+
+
+def _contents(runs: list[str], language: TextLanguage) -> _Contents:
     lowered = [run.lower() for run in runs]
-    is_selected = [
-        len(word) <= limits.SEARCH_WORD_CHARACTERS_MAX and word not in STOP_WORDS
-        for word in lowered
-    ]
+    if language is TextLanguage.NGRAM:
+        return _cut(lowered)
+    is_selected = [_is_searchable(word, language) for word in lowered]
     selected = list(compress(lowered, is_selected))
-    # A stemmer cannot be shared between threads, so each call makes one. Its cache has size 0,
-    # because every word occurs once.
-    stems: list[str] = Stemmer.Stemmer("english", 0).stemWords(selected)
     foldings = _foldings(selected)
     words = Words(
         tuple(word.translate(foldings) for word in selected),
-        tuple(stem.translate(foldings) for stem in stems),
+        tuple(stem.translate(foldings) for stem in _stem(selected, language)),
     )
-    return np.array(is_selected, np.bool_), words
+    return _Contents(np.array(is_selected, np.int64), np.arange(len(selected)), words)
+
+
+def _is_searchable(word: str, language: TextLanguage) -> bool:
+    if len(word) > limits.SEARCH_WORD_CHARACTERS_MAX:
+        return False
+    if language is TextLanguage.ENGLISH:
+        return word not in STOP_WORDS
+    return any(map(str.isalnum, word))
+
+
+def _stem(words: list[str], language: TextLanguage) -> list[str]:
+    if language is TextLanguage.NONE:
+        return words
+    # A stemmer cannot be shared between threads, so each call makes one. Its cache has size 0,
+    # because every word occurs once.
+    stems: list[str] = Stemmer.Stemmer(str(language), 0).stemWords(words)
+    return stems
+
+
+def _cut(runs: list[str]) -> _Contents:
+    """The grams of runs. They are their own stems."""
+    foldings = _foldings(runs)
+    grams = [_grams(run.translate(foldings)) for run in runs]
+    code_by_gram = {gram: code for code, gram in enumerate(dict.fromkeys(chain(*grams)))}
+    written = tuple(code_by_gram)
+    counts = np.array([len(each) for each in grams], np.int64)
+    codes = np.array([code_by_gram[gram] for gram in chain(*grams)], np.int64)
+    return _Contents(counts, codes, Words(written, written))
+
+
+def _grams(run: str) -> list[str]:
+    """The overlapping grams of a run; a shorter stretch is a gram of its own."""
+    found: list[str] = []
+    for stretch in _STRETCH.findall(run):
+        width = 2 if stretch[0] >= _IDEOGRAPHS else 3
+        starts = range(max(1, len(stretch) - width + 1))
+        found += (stretch[start : start + width] for start in starts)
+    return found
 
 
 def _foldings(words: list[str]) -> dict[int, str]:
@@ -176,7 +238,7 @@ def _foldings(words: list[str]) -> dict[int, str]:
 
 def _fold(letter: str) -> str:
     if unicodedata.combining(letter):
-        return ""  # lowercasing a dotted capital I yields this mark; words contain no other
+        return ""  # English words have one: lowercasing a dotted capital I yields it
     if letter in _WRITTEN_OTHERWISE:
         return _WRITTEN_OTHERWISE[letter]
     parts = unicodedata.normalize("NFKD", letter)
@@ -249,6 +311,7 @@ class TextIndex:
     frequencies: NDArray[np.int32]  # how often the word occurs in that text
     lengths: NDArray[np.int32]  # how many words each text has
     is_null: NDArray[np.bool_]
+    language: TextLanguage
 
     def holding(self, sought: TextQuery) -> NDArray[np.bool_]:
         """A mark for each text that matches the query."""
@@ -259,14 +322,14 @@ class TextIndex:
     def matching(self, query: str) -> NDArray[np.bool_]:
         """A mark for each text that shares a stem with the query."""
         found = np.zeros(len(self.lengths), np.bool_)
-        for _, postings in self._postings_of_stems(analyze(query).stems):
+        for _, postings in self._postings_of_stems(analyze(query, self.language).stems):
             found[self.positions[postings]] = True
         return found
 
     def matching_fuzzily(self, query: str, edits: int) -> NDArray[np.bool_]:
         """A mark for each text with a word that is within `edits` of a word of the query."""
         is_near = np.zeros(len(self.written), np.bool_)
-        for near in self._words_near(analyze(query).written, edits):
+        for near in self._words_near(analyze(query, self.language).written, edits):
             is_near[near] = True
         found = np.zeros(len(self.lengths), np.bool_)
         found[self.positions[np.repeat(is_near, np.diff(self.posting_starts))]] = True
@@ -332,7 +395,7 @@ class TextIndex:
     def _occurrences(self, query: str) -> Sequence[_Occurrences]:
         """The stems of a query that occur in any text, in a fixed order."""
         found: list[_Occurrences] = []
-        for stem, postings in self._postings_of_stems(analyze(query).stems):
+        for stem, postings in self._postings_of_stems(analyze(query, self.language).stems):
             # A text has one posting for each word of the stem.
             counts = np.bincount(self.positions[postings], weights=self.frequencies[postings])
             matching = np.flatnonzero(counts)
@@ -398,9 +461,9 @@ class ChangedTexts:
         return scores
 
 
-def build_text_index(texts: pa.Array) -> TextIndex:
+def build_text_index(texts: pa.Array, language: TextLanguage) -> TextIndex:
     """Build the index of a text column; positions are those of its texts."""
-    tokens = tokenize(texts)
+    tokens = tokenize(texts, language)
     order, stems, word_starts = _sorted_words(tokens)
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
@@ -417,6 +480,7 @@ def build_text_index(texts: pa.Array) -> TextIndex:
         frequencies=np.diff(firsts, append=len(places)).astype(np.int32),
         lengths=np.bincount(tokens.texts, minlength=len(texts)).astype(np.int32),
         is_null=texts.is_null().to_numpy(zero_copy_only=False),
+        language=language,
     )
 
 

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.engine.read.search.text_index import TextIndex, analyze, build_text_index
+from omnigraph.engine.read.search.text_index import TextIndex, Words, build_text_index
+from omnigraph.engine.read.search.text_index import analyze as analyze_in
+from omnigraph.model.types import TextLanguage
 
 MEMOS = ["Solar panel audit", "Wind blades forecast", "Solar", None, "The grid runs", ""]
 
@@ -20,7 +22,11 @@ SPELLINGS = st.text("abcé", min_size=1, max_size=6)
 
 
 def index_of(texts: Sequence[str | None]) -> TextIndex:
-    return build_text_index(pa.array(texts, pa.string()))
+    return build_text_index(pa.array(texts, pa.string()), TextLanguage.ENGLISH)
+
+
+def analyze(text: str) -> Words:
+    return analyze_in(text, TextLanguage.ENGLISH)
 
 
 def positions(found: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> list[int]:
