@@ -37,8 +37,8 @@ def words_of(text: str, language: str) -> tuple[Word, ...]:
     runs = groupby(text, key=str.isalnum if is_english else _is_letter_or_mark)
     spellings = ["".join(run).lower() for is_word, run in runs if is_word]
     if language == "ngram":
-        grams = [gram for each in spellings for gram in _grams_of(fold_to_ascii(each))]
-        return tuple(Word(gram, gram) for gram in grams)
+        runs_of_letters = [fold_to_ascii(s) for s in spellings if not all(map(_is_mark, s))]
+        return tuple(Word(gram, gram) for run in runs_of_letters for gram in _grams_of(run))
     retained = [s for s in spellings if len(s) <= WORD_CHARACTERS_MAX]
     if is_english:
         retained = [s for s in retained if s not in STOP_WORDS]

@@ -133,20 +133,20 @@ def _check_languages(
     checked: Sequence[CheckedAnnotation], owner: Name, type: PropertyType, diagnostics: Diagnostics
 ) -> list[CheckedAnnotation]:
     """The annotations, without a language that is the default."""
-    default = TextLanguage.ENGLISH
+    default = (("language", str(TextLanguage.ENGLISH)),)
     found: list[CheckedAnnotation] = []
     has_language = False
     for each in checked:
-        word, options = each.annotation.name, dict(each.annotation.arguments)
-        if word in SEARCHED_CONSTRAINTS and options:
+        annotation = each.annotation
+        if annotation.name in SEARCHED_CONSTRAINTS and annotation.arguments:
             _check_language(each, owner, type, diagnostics)
             if has_language:
                 problem = f"`{owner.text}` declares its language multiple times"
                 diagnostics.error("S18", problem, each.span, "keep one")
             has_language = True
-        is_default = options == {"language": default}
-        plain = replace(each.annotation, arguments=()) if is_default else each.annotation
-        found.append(replace(each, annotation=plain))
+            if annotation.arguments == default:
+                annotation = replace(annotation, arguments=())
+        found.append(CheckedAnnotation(annotation, each.span))
     return found
 
 

@@ -196,6 +196,11 @@ def _is_searchable(word: str, language: TextLanguage) -> bool:
         return False
     if language is TextLanguage.ENGLISH:
         return word not in STOP_WORDS
+    return _has_letter(word)
+
+
+def _has_letter(word: str) -> bool:
+    """Whether a word has a letter or a digit, and not only marks."""
     return any(map(str.isalnum, word))
 
 
@@ -211,17 +216,20 @@ def _stem(words: list[str], language: TextLanguage) -> list[str]:
 def _cut(runs: list[str]) -> _Contents:
     """The grams of runs. They are their own stems."""
     foldings = _foldings(runs)
-    grams = [_grams(run.translate(foldings)) for run in runs]
-    code_by_gram = {gram: code for code, gram in enumerate(dict.fromkeys(chain(*grams)))}
+    grams_by_run = [_grams(run.translate(foldings)) for run in runs]
+    grams = list(chain.from_iterable(grams_by_run))
+    code_by_gram = {gram: code for code, gram in enumerate(dict.fromkeys(grams))}
     written = tuple(code_by_gram)
-    counts = np.array([len(each) for each in grams], np.int64)
-    codes = np.array([code_by_gram[gram] for gram in chain(*grams)], np.int64)
+    counts = np.array([len(each) for each in grams_by_run], np.int64)
+    codes = np.array([code_by_gram[gram] for gram in grams], np.int64)
     return _Contents(counts, codes, Words(written, written))
 
 
 def _grams(run: str) -> list[str]:
     """The overlapping grams of a run; a shorter stretch is a gram of its own."""
     found: list[str] = []
+    if not _has_letter(run):
+        return found
     for stretch in _STRETCH.findall(run):
         width = 2 if stretch[0] >= _IDEOGRAPHS else 3
         starts = range(max(1, len(stretch) - width + 1))

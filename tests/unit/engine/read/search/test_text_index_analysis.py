@@ -185,7 +185,8 @@ def test_without_a_language_words_are_their_own_stems() -> None:
 def test_marks_that_write_vowels_belong_to_words() -> None:
     assert analyze("हिन्दी", TextLanguage.NONE).written == ("हिनदी",)
     assert len(analyze("लड़कियाँ", TextLanguage.HINDI).written) == 1
-    assert analyze("\u0301 \u093f", TextLanguage.NONE).written == ()
+    for language in (TextLanguage.NONE, TextLanguage.NGRAM):
+        assert analyze("\u0301 \u093f", language).written == ()
 
 
 @pytest.mark.parametrize(
