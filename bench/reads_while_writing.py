@@ -63,8 +63,8 @@ def main(person_count: int) -> None:
         [_row("without commits", quiet), _row("with commits", busy)],
     )
     ratio = float(np.percentile(busy, 99) / np.median(quiet))
-    verdict = "met" if ratio <= GOAL_RATIO else "MISSED"
-    print(f"Goal: 99th percentile at most {GOAL_RATIO:g} quiet medians: {ratio:.1f} — {verdict}.")
+    outcome = "met" if ratio <= GOAL_RATIO else "MISSED"
+    print(f"Goal: 99th percentile at most {GOAL_RATIO:g} quiet medians: {ratio:.1f} — {outcome}.")
 
 
 def _row(name: str, seconds: list[float]) -> list[str]:
