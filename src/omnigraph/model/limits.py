@@ -95,6 +95,9 @@ coincide."""
 AUDIT_ATTEMPTS_MAX = 20
 """How often the audit record of a recovery is written again because of concurrent writers."""
 
+CLEANUP_ATTEMPTS_MAX = 3
+"""How often the files of a table are deleted again because a branch of it was deleted meanwhile."""
+
 MANIFEST_FRAGMENTS_MAX = 32
 """Fragments of `__manifest` before the publisher compacts them: opening a graph reads all."""
 

@@ -349,7 +349,7 @@ def test_a_row_that_has_all_of_the_source_already_is_not_written_again(tmp_path:
 
 
 def test_an_unknown_granularity_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidValueError, match="none of row and property"):
+    with pytest.raises(InvalidValueError, match="neither row nor property"):
         team(tmp_path).merge("feature", granularity="cell")
 
 

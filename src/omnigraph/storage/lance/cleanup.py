@@ -16,8 +16,10 @@ from datetime import UTC, datetime
 
 import orjson
 from lance import LanceDataset
+from lance.lance import CleanupStats
 
-from omnigraph.model.errors import NotFoundError, UnavailableError, plural
+from omnigraph.model.errors import CorruptError, NotFoundError, UnavailableError, plural
+from omnigraph.model.limits import CLEANUP_ATTEMPTS_MAX
 from omnigraph.storage.lance.errors import lance_errors
 from omnigraph.storage.lance.handles import DatasetCache, folder_of
 from omnigraph.storage.ports import Cleaned, ObjectStore, TableRef, TableVersion
@@ -83,12 +85,7 @@ def delete_versions(
         files.put(_note_of(ref), orjson.dumps({"versions": doomed}))
     # A crash here leaves versions without some of their files, and a record of the deletion.
     try:
-        with lance_errors(table=ref.path, action=action):
-            done = table.cleanup_old_versions(
-                delete_unverified=False,
-                error_if_tagged_old_versions=False,
-                versions=doomed or [_NO_VERSION],
-            )
+        done = _delete(table, ref, doomed, action=action)
     finally:
         handles.forget(lambda cached: cached == ref)
     if done.failed_deletes:
@@ -100,6 +97,25 @@ def delete_versions(
     if doomed:
         files.delete_prefix(_notes_of(ref))
     return Cleaned(done.old_versions, done.bytes_removed)
+
+
+def _delete(
+    table: LanceDataset, ref: TableRef, doomed: Sequence[int], *, action: str
+) -> CleanupStats:
+    for attempts_left in reversed(range(CLEANUP_ATTEMPTS_MAX)):
+        try:
+            with lance_errors(table=ref.path, action=action):
+                return table.cleanup_old_versions(
+                    delete_unverified=False,
+                    error_if_tagged_old_versions=False,
+                    versions=list(doomed) or [_NO_VERSION],
+                )
+        except CorruptError:
+            # Lance reads the files of all branches of the table, and one that is deleted meanwhile
+            # looks like damage. Deleting again is safe.
+            if not attempts_left:
+                raise
+    raise AssertionError("the last attempt returns or raises")
 
 
 def find_versions_being_deleted(files: ObjectStore, ref: TableRef) -> frozenset[int]:
