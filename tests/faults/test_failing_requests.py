@@ -123,9 +123,7 @@ def s3() -> Iterator[FaultyS3]:
 # Writing
 
 
-@pytest.mark.parametrize(
-    "write", sample(WRITES, representative=("inserts of two types", "a merge"))
-)
+@pytest.mark.parametrize("write", sample(WRITES, representative=("inserts of two types",)))
 def test_a_write_is_atomic_when_any_request_fails(s3: FaultyS3, write: Write) -> None:
     build_people(s3)
 
@@ -143,6 +141,7 @@ def test_a_branch_creation_is_atomic_when_any_request_fails(s3: FaultyS3) -> Non
     require_sighted(swept, ways=EVERY_WAY, requests_min=2 * 3)
 
 
+@pytest.mark.exhaustive
 def test_a_branch_deletion_is_atomic_when_any_request_fails(s3: FaultyS3) -> None:
     graph = build_people(s3)
     graph.create_branch("draft")
@@ -154,6 +153,7 @@ def test_a_branch_deletion_is_atomic_when_any_request_fails(s3: FaultyS3) -> Non
     require_sighted(swept, ways=EVERY_WAY, requests_min=2 * 3)
 
 
+@pytest.mark.exhaustive
 def test_a_first_write_on_a_branch_is_atomic_when_any_request_fails(
     s3: FaultyS3,
 ) -> None:

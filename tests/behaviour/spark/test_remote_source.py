@@ -40,7 +40,9 @@ def behind_server(graph: Graph) -> str:
         return run_script(SCRIPT, address, graph.uri)
 
 
-@pytest.mark.parametrize("run", [on_cluster, behind_server])
+@pytest.mark.parametrize(
+    "run", [pytest.param(on_cluster, marks=pytest.mark.exhaustive), behind_server]
+)
 def test_a_frame_is_written_and_read_by_other_processes(
     tmp_path: Path, run: Callable[[Graph], str]
 ) -> None:

@@ -352,10 +352,12 @@ def test_after_java_was_killed_another_session_can_start(tmp_path: Path) -> None
     assert printed[-1] == "3"
 
 
+@pytest.mark.exhaustive
 def test_a_cluster_runs_jobs_as_this_machine_does() -> None:
     assert run_on_cluster(JOURNEY) == TRAVELLED
 
 
+@pytest.mark.exhaustive
 def test_a_spark_connect_server_runs_jobs_as_this_machine_does(tmp_path: Path) -> None:
     with connect_server() as address:
         assert run_script(JOURNEY, address) == TRAVELLED
