@@ -246,6 +246,18 @@ class FollowedDelta:
     deleted_positions: npt.NDArray[np.int64]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class VectorSearch:
+    """A search for the rows near a vector by the index of a column.
+
+    `probes` is the number of partitions of the index that are read.
+    """
+
+    column: str
+    query: npt.NDArray[np.float32]
+    probes: int
+
+
 @dataclass(frozen=True, slots=True)
 class NearRows:
     """Rows of a version near a vector, nearest first, as their positions in a scan of a base.
@@ -406,21 +418,14 @@ class RowReader(Protocol):
         """The stored size of a column in bytes."""
 
     def find_nearest(
-        self,
-        at: TableVersion,
-        *,
-        column: str,
-        query: npt.NDArray[np.float32],
-        count: int,
-        probes: int,
-        base: TableVersion,
+        self, at: TableVersion, search: VectorSearch, *, count: int, base: TableVersion
     ) -> NearRows | None:
         """The rows nearest to a vector by the index of a column, at most `count`, from all rows.
 
-        The order is approximate, and so are the rows: `probes` partitions of the index are read,
-        and distances in it are estimated. Rows that the index does not cover are compared. None if
-        the column has no index or a damaged one, or if the version has at most
-        `NEAREST_EXACT_ROWS_MAX` rows.
+        The order is approximate, and so are the rows: not all partitions of the index are read, and
+        distances in it are estimated. Rows that the index does not cover are compared. None if the
+        column has no index or a damaged one, or if the version has at most `NEAREST_EXACT_ROWS_MAX`
+        rows.
         """
 
 

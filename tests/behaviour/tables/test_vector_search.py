@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.storage.lance.tables import LanceTables
-from omnigraph.storage.ports import IndexKind, IndexSpec, TableVersion
+from omnigraph.storage.ports import IndexKind, IndexSpec, TableVersion, VectorSearch
 from tests.support.vector_graphs import DIMENSION, Matrix, uniform, use_small_index
 
 T = TypeVar("T")
@@ -60,7 +60,7 @@ def create(tables: LanceTables, vectors: Matrix) -> TableVersion:
 def find(
     tables: LanceTables, at: TableVersion, vector: Matrix, *, base: TableVersion
 ) -> tuple[list[int], list[str]]:
-    near = tables.find_nearest(at, column="vector", query=vector, count=5, probes=100, base=base)
+    near = tables.find_nearest(at, VectorSearch("vector", vector, 100), count=5, base=base)
     assert near is not None
     return near.positions.tolist(), near.ids.to_pylist()
 
@@ -136,9 +136,7 @@ def test_small_versions_and_columns_without_an_index_are_not_searched(
     at = tables.apply(tables.stage_indexes([SPEC], onto=bare))
 
     def search(at: TableVersion) -> object:
-        return tables.find_nearest(
-            at, column="vector", query=vectors[0], count=5, probes=100, base=at
-        )
+        return tables.find_nearest(at, VectorSearch("vector", vectors[0], 100), count=5, base=at)
 
     assert search(bare) is None
     assert search(at) is not None

@@ -20,7 +20,7 @@ from omnigraph.engine.read.budget import Budget, CacheMemory, LruCache, UseCount
 from omnigraph.engine.read.ordering import hash_text, hash_texts, order_keys
 from omnigraph.engine.rows.conditions import BoundCondition, evaluate_mask
 from omnigraph.model.limits import CACHED_TYPE_ROWS_MAX, USE_COUNTERS_MAX
-from omnigraph.storage.ports import NearRows, RowReader, TableVersion
+from omnigraph.storage.ports import RowReader, TableVersion, VectorSearch
 from omnigraph.storage.predicates import OneOf, Predicate
 
 Ordinals = npt.NDArray[np.int64]
@@ -105,31 +105,6 @@ class HashedIds:
         is_place = places < len(self._hashes)
         is_place[is_place] = self._hashes[places[is_place]] == hashes[is_place]
         return is_place
-
-
-@dataclass(frozen=True, slots=True)
-class IndexSearch:
-    """A search for the entities near a vector, by the index of a property.
-
-    The entities come in approximate order, nearest first. None if there is no index to use.
-    """
-
-    property: str
-    query: npt.NDArray[np.float32]
-    probes: int
-
-    def run(
-        self, at: TableVersion, count: int, *, tables: RowReader, base: TableVersion
-    ) -> NearRows | None:
-        """The rows of a version, by their positions in the base."""
-        return tables.find_nearest(
-            at,
-            column=self.property,
-            query=self.query,
-            count=count,
-            probes=self.probes,
-            base=base,
-        )
 
 
 class ColumnCache:
@@ -307,9 +282,9 @@ class TableEntities:
         (ordinal,) = self.find(pa.array([id], pa.string())).tolist()
         return np.array([] if ordinal == UNBOUND else [ordinal], np.int64)
 
-    def find_nearest(self, search: IndexSearch, count: int) -> Ordinals | None:
-        """At most `count` entities that an index finds near a vector; see `IndexSearch`."""
-        near = search.run(self.at, count, tables=self._tables, base=self.at)
+    def find_nearest(self, search: VectorSearch, count: int) -> Ordinals | None:
+        """At most `count` entities near a vector, in approximate order; None without an index."""
+        near = self._tables.find_nearest(self.at, search, count=count, base=self.at)
         return None if near is None else near.positions
 
     def matching(self, conditions: Sequence[BoundCondition], names: Sequence[str]) -> Ordinals:
@@ -498,9 +473,9 @@ class ChangedEntities:
         found = self.base.find_one(id)
         return found[~np.isin(found, self.delta.dropped)]
 
-    def find_nearest(self, search: IndexSearch, count: int) -> Ordinals | None:
-        """At most `count` entities that an index finds near a vector; see `IndexSearch`."""
-        near = search.run(self.at, count, tables=self._tables, base=self.base.at)
+    def find_nearest(self, search: VectorSearch, count: int) -> Ordinals | None:
+        """At most `count` entities near a vector, in approximate order; None without an index."""
+        near = self._tables.find_nearest(self.at, search, count=count, base=self.base.at)
         if near is None:
             return None
         found = near.positions.copy()

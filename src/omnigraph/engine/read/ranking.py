@@ -20,7 +20,6 @@ from omnigraph.engine.read.entities import (
     UNBOUND,
     EntityIndex,
     Indexes,
-    IndexSearch,
     Marks,
     Ordinals,
     WholeEntities,
@@ -35,6 +34,7 @@ from omnigraph.model.errors import EmbeddingError, InvalidValueError
 from omnigraph.model.limits import NEAREST_PROBES
 from omnigraph.model.ports import Embedder
 from omnigraph.model.types import Vector
+from omnigraph.storage.ports import VectorSearch
 
 QueryVector = npt.NDArray[np.float32]
 
@@ -106,7 +106,7 @@ def fusion_constant(k: Given, inputs: Inputs) -> int | None:
     return constant
 
 
-def find_index_search(ranking: Nearest, query: QueryVector, inputs: Inputs) -> IndexSearch | None:
+def find_index_search(ranking: Nearest, query: QueryVector, inputs: Inputs) -> VectorSearch | None:
     """The search of the index that a ranking may use; None if it has to compare all vectors.
 
     Raises `InvalidValueError` if the number of partitions is not positive.
@@ -124,7 +124,7 @@ def find_index_search(ranking: Nearest, query: QueryVector, inputs: Inputs) -> I
             problem=f"{probes} is not positive",
         )
     # Lance counts partitions in 32 bits, and no index has this many.
-    return IndexSearch(ranking.field.property, query, min(probes, _PROBES_MAX))
+    return VectorSearch(ranking.field.property, query, min(probes, _PROBES_MAX))
 
 
 def fuse(

@@ -32,6 +32,7 @@ from omnigraph.storage.ports import (
     TableReader,
     TableRef,
     TableVersion,
+    VectorSearch,
 )
 from omnigraph.storage.predicates import Predicate
 
@@ -247,25 +248,14 @@ class SecuredTables:
         return whole * self._seen(at, limit).count // limit.row_count
 
     def find_nearest(
-        self,
-        at: TableVersion,
-        *,
-        column: str,
-        query: npt.NDArray[np.float32],
-        count: int,
-        probes: int,
-        base: TableVersion,
+        self, at: TableVersion, search: VectorSearch, *, count: int, base: TableVersion
     ) -> NearRows | None:
         """The visible rows among those nearest to a vector, which may be none."""
-        limit = self._find(at, [column])
+        limit = self._find(at, [search.column])
         if limit is None:
-            return self.tables.find_nearest(
-                at, column=column, query=query, count=count, probes=probes, base=base
-            )
+            return self.tables.find_nearest(at, search, count=count, base=base)
         assert base == at, "visible rows are read without a base"
-        near = self.tables.find_nearest(
-            limit.at, column=column, query=query, count=count, probes=probes, base=limit.at
-        )
+        near = self.tables.find_nearest(limit.at, search, count=count, base=limit.at)
         if near is None or not limit.hides_rows:
             return near
         positions = near.positions[self._seen(at, limit).marks[near.positions]]

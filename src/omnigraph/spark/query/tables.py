@@ -20,7 +20,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BooleanType, DoubleType, StructField, StructType
 
 from omnigraph.engine.context import GraphContext
-from omnigraph.engine.read.entities import IndexSearch, one_chunk
+from omnigraph.engine.read.entities import one_chunk
 from omnigraph.engine.read.search.text_index import (
     EMPTY_STATISTICS,
     TextIndex,
@@ -45,7 +45,7 @@ from omnigraph.spark.connector.reader import (
 )
 from omnigraph.spark.jobs import SparkWorkers, make_tasks, run_numbered
 from omnigraph.spark.types import create_frame, to_spark
-from omnigraph.storage.ports import TablePart
+from omnigraph.storage.ports import TablePart, VectorSearch
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +231,7 @@ class TypeFrames:
     def find_candidates(
         self,
         declared: NodeType,
-        search: IndexSearch,
+        search: VectorSearch,
         *,
         wanted: int | None,
         match: Callable[[pa.Array], npt.NDArray[np.bool_]],
@@ -243,12 +243,12 @@ class TypeFrames:
         """
         entry = self.basis.state.snapshot.entries.get(table_key_of(declared))
         tables = self.opened.stores.tables
-        if entry is None or search.property not in tables.schema(entry.at).names:
+        if entry is None or search.column not in tables.schema(entry.at).names:
             return None
         at = entry.at
 
         def find(count: int) -> npt.NDArray[np.int64] | None:
-            near = search.run(at, count, tables=tables, base=at)
+            near = tables.find_nearest(at, search, count=count, base=at)
             return None if near is None else near.positions
 
         def read(positions: npt.NDArray[np.int64], column: str) -> pa.Array:
@@ -261,7 +261,7 @@ class TypeFrames:
         )
         if chosen is None or wanted is None:
             return None
-        vectors = vector_column(read(chosen, search.property))
+        vectors = vector_column(read(chosen, search.column))
         distances = vectors.distances(search.query, np.arange(len(chosen)))
         return read(chosen, "id") if are_decisive(distances, wanted) else None
 

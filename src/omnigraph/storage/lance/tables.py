@@ -68,6 +68,7 @@ from omnigraph.storage.ports import (
     TableRef,
     TableVersion,
     TransactionRecord,
+    VectorSearch,
     VersionFile,
     Workers,
 )
@@ -166,14 +167,7 @@ class LanceTables:
             return scan.stored_bytes(table, column)
 
     def find_nearest(
-        self,
-        at: TableVersion,
-        *,
-        column: str,
-        query: npt.NDArray[np.float32],
-        count: int,
-        probes: int,
-        base: TableVersion,
+        self, at: TableVersion, search: VectorSearch, *, count: int, base: TableVersion
     ) -> NearRows | None:
         assert at.ref.path == base.ref.path, "versions of one table"
         with (
@@ -181,14 +175,9 @@ class LanceTables:
             self._reading(base) as own,
             self._measuring(table, ReadAccess.INDEX),
         ):
+            deletions = delta.Deletions(at.ref.path, self._files)
             return vector_search.find_nearest(
-                table,
-                column,
-                query,
-                count=count,
-                probes=probes,
-                base=own,
-                deletions=delta.Deletions(at.ref.path, self._files),
+                table, search, count=count, base=own, deletions=deletions
             )
 
     def scan_by_id(self, at: TableVersion, *, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

@@ -18,11 +18,10 @@ from omnigraph.storage.lance.delta import ADDRESS, Deletions, find_positions
 from omnigraph.storage.lance.errors import FOREIGN, is_damage
 from omnigraph.storage.lance.index import known_indexes, rows_by_fragment
 from omnigraph.storage.lance.scan import scan_addresses
-from omnigraph.storage.ports import IndexKind, IndexSpec, NearRows
+from omnigraph.storage.ports import IndexKind, IndexSpec, NearRows, VectorSearch
 
 _DISTANCE = "_distance"
 
-Vector = npt.NDArray[np.float32]
 Addresses = npt.NDArray[np.uint64]
 Distances = npt.NDArray[np.float32]
 Found = tuple[Addresses, Distances]
@@ -30,11 +29,9 @@ Found = tuple[Addresses, Distances]
 
 def find_nearest(
     table: LanceDataset,
-    column: str,
-    query: Vector,
+    search: VectorSearch,
     *,
     count: int,
-    probes: int,
     base: LanceDataset,
     deletions: Deletions,
 ) -> NearRows | None:
@@ -42,11 +39,11 @@ def find_nearest(
     row_counts = rows_by_fragment(table)
     if sum(row_counts.values()) <= NEAREST_EXACT_ROWS_MAX:
         return None
-    covered = _find_covered(table, column)
+    covered = _find_covered(table, search.column)
     if not covered:
         return None
     try:
-        found = _search_index(table, column, query, count=count, probes=probes, covered=covered)
+        found = _search_index(table, search, count=count, covered=covered)
     except FOREIGN as error:
         if not is_damage(error):
             raise
@@ -54,7 +51,7 @@ def find_nearest(
         return None
     rest = row_counts.keys() - covered
     if rest:
-        found = _join(found, _compare(table, column, query, count=count, fragments=rest))
+        found = _join(found, _compare(table, search, count=count, fragments=rest))
     addresses, distances = found
     if not np.isfinite(distances).all():
         return None
@@ -72,20 +69,18 @@ def _find_covered(table: LanceDataset, column: str) -> frozenset[int]:
 
 def _search_index(
     table: LanceDataset,
-    column: str,
-    query: Vector,
+    search: VectorSearch,
     *,
     count: int,
-    probes: int,
     covered: frozenset[int],
 ) -> Found:
     rows = table.scanner(
         columns=[_DISTANCE, ADDRESS],
         nearest={
-            "column": column,
-            "q": query,
+            "column": search.column,
+            "q": search.query,
             "k": count,
-            "nprobes": probes,
+            "nprobes": search.probes,
             "refine_factor": None,
             "use_index": True,
         },
@@ -102,25 +97,24 @@ def _search_index(
 
 def _compare(
     table: LanceDataset,
-    column: str,
-    query: Vector,
+    search: VectorSearch,
     *,
     count: int,
     fragments: Collection[int],
 ) -> Found:
     """The nearest rows of some fragments, whose vectors are read and compared a batch at a time."""
     scanner = table.scanner(
-        columns=[column],
-        filter=f"`{column}` IS NOT NULL",
+        columns=[search.column],
+        filter=f"`{search.column}` IS NOT NULL",
         fragments=[each for each in table.get_fragments() if each.fragment_id in fragments],
         with_row_address=True,
     )
     nearest: Found = np.empty(0, np.uint64), np.empty(0, np.float32)
     for batch in scanner.to_batches():
-        vectors = batch[column].flatten().to_numpy(zero_copy_only=False)
+        vectors = batch[search.column].flatten().to_numpy(zero_copy_only=False)
         # Numbers may overflow, and a vector with a number that is not finite counts as missing.
         with np.errstate(all="ignore"):
-            differences = vectors.reshape(-1, len(query)) - query
+            differences = vectors.reshape(-1, len(search.query)) - search.query
             distances = np.square(differences, out=differences).sum(axis=1)
         is_vector = np.isfinite(distances)
         found = batch[ADDRESS].to_numpy()[is_vector], distances[is_vector]
