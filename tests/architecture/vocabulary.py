@@ -34,6 +34,7 @@ IN_NAMES: Mapping[str, str] = {
     "contracts": "accepted schemas",
     "crew": "workers",
     "deed": "action",
+    "deeds": "actions",
     "everybody": "any caller",
     "fitting": "coercion",
     "forsake": "discard",

@@ -28,7 +28,7 @@ EXAMPLES_MAX = max(settings().max_examples // 5, 1)
 ROUNDS_MAX = 4
 SCHEMA = "node Person { name: String @key  age: I32?  note: I32? }"
 NAMES = ("Ann", "Bob", "Cyd", "Dan", "Eve", "Fay")
-DEEDS = ("put", "put", "remove", "age", "note")
+ACTIONS = ("put", "put", "remove", "age", "note")
 LASTING = ("main", "staging")
 
 
@@ -135,7 +135,7 @@ def write_some(story: Story, branches: Sequence[str], data: DataObject) -> None:
     """Up to three writes on some branches."""
     for _ in range(data.draw(st.integers(0, 3))):
         branch, name = data.draw(st.sampled_from(branches)), data.draw(st.sampled_from(NAMES))
-        story.write(branch, name, data.draw(st.sampled_from(DEEDS)))
+        story.write(branch, name, data.draw(st.sampled_from(ACTIONS)))
 
 
 def live_a_round(story: Story, granularity: str, data: DataObject) -> None:

@@ -17,11 +17,11 @@ ROUNDS_MIN = 10
 def test_clean_ups_take_nothing_from_writers_readers_and_branches(tmp_path: Path) -> None:
     root = tmp_path / "graph"
     graph = clock_graph(root)
-    deeds = ("write", "read", "branch", "clean")
+    actions = ("write", "read", "branch", "clean")
 
     with running(
         "tests.support.cleanup_racers",
-        [(action, root, tmp_path) for action in deeds],
+        [(action, root, tmp_path) for action in actions],
         home=tmp_path,
     ) as children:
         wait_for(lambda: is_enough(tmp_path, children), what="enough clean-ups")

@@ -97,7 +97,7 @@ def until_it_lands(attempt: Callable[[], object]) -> None:
         return
 
 
-DEEDS: Mapping[str, Callable[[Graph, int], int]] = {
+ACTIONS: Mapping[str, Callable[[Graph, int], int]] = {
     "write": write,
     "read": read,
     "branch": branch,
@@ -114,7 +114,7 @@ def main() -> None:
     )
     done = 0
     for number in count(1):
-        done += DEEDS[name](graph, number)
+        done += ACTIONS[name](graph, number)
         home.joinpath(f"{name}.json").write_text(json.dumps({"rounds": number, "done": done}))
         if home.joinpath("stop").exists():
             return

@@ -386,11 +386,11 @@ for each in sys.argv[2:]:
 """
 
 
-def run_together(root: Path, *deeds: Sequence[str]) -> list[list[str]]:
+def run_together(root: Path, *actions: Sequence[str]) -> list[list[str]]:
     """The output of each operation of processes that started at once."""
     with ExitStack() as stack:
         children = [
-            stack.enter_context(started(MERGE_OR_CHANGE, str(root), *each)) for each in deeds
+            stack.enter_context(started(MERGE_OR_CHANGE, str(root), *each)) for each in actions
         ]
         for child in children:
             assert child.stdout is not None
@@ -400,7 +400,7 @@ def run_together(root: Path, *deeds: Sequence[str]) -> list[list[str]]:
             child.stdin.write("\n")
             child.stdin.flush()
         said = [child.communicate()[0].split() for child in children]
-    assert [len(each) for each in said] == [len(each) for each in deeds]
+    assert [len(each) for each in said] == [len(each) for each in actions]
     return said
 
 

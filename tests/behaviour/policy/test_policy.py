@@ -21,8 +21,8 @@ from tests.support.policed_graphs import (
 from tests.support.policies import graph_gate
 from tests.support.queries import query
 
-LOCAL_DEEDS = sorted(name for name, each in CALL_BY_NAME.items() if each.is_local)
-GUARDED_DEEDS = sorted(name for name, each in CALL_BY_NAME.items() if each.needs)
+LOCAL_CALLS = sorted(name for name, each in CALL_BY_NAME.items() if each.is_local)
+GUARDED_CALLS = sorted(name for name, each in CALL_BY_NAME.items() if each.needs)
 
 
 def test_every_call_of_a_graph_is_listed_with_its_permissions() -> None:
@@ -31,7 +31,7 @@ def test_every_call_of_a_graph_is_listed_with_its_permissions() -> None:
     assert public == set(CALL_BY_NAME)
 
 
-@pytest.mark.parametrize("name", LOCAL_DEEDS)
+@pytest.mark.parametrize("name", LOCAL_CALLS)
 def test_an_actor_with_the_needed_permissions_may_make_a_call(name: str, tmp_path: Path) -> None:
     call = CALL_BY_NAME[name]
     graph = under(people_graph(tmp_path), allowing(need.action for need in call.needs))
@@ -39,7 +39,7 @@ def test_an_actor_with_the_needed_permissions_may_make_a_call(name: str, tmp_pat
     call.run(graph)
 
 
-@pytest.mark.parametrize("name", GUARDED_DEEDS)
+@pytest.mark.parametrize("name", GUARDED_CALLS)
 def test_an_actor_without_one_needed_permission_is_denied(name: str, tmp_path: Path) -> None:
     call = CALL_BY_NAME[name]
     graph = people_graph(tmp_path)
@@ -57,7 +57,7 @@ def test_an_actor_without_one_needed_permission_is_denied(name: str, tmp_path: P
         assert error.action == need.action
 
 
-@pytest.mark.parametrize("name", GUARDED_DEEDS)
+@pytest.mark.parametrize("name", GUARDED_CALLS)
 def test_under_a_policy_a_call_needs_an_actor(name: str, tmp_path: Path) -> None:
     graph = people_graph(tmp_path)
     policed = under(graph, allowing(EVERYTHING), actor=None)

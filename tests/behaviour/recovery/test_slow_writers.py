@@ -39,7 +39,7 @@ INITECH = query('insert Company { name: "Initech" }')
 BEFORE_PUBLISH = Failpoint.MUTATION_POST_FINALIZE_PRE_PUBLISHER
 PARK = Park(timeout_s=60)
 
-STAND_STILL = """
+PAUSED_WRITER = """
 import sys, threading
 from pathlib import Path
 from omnigraph.storage.failpoints import Failpoint
@@ -53,7 +53,7 @@ with failpoints.activate(place, Park(timeout_s=60)) as parked:
     writer = threading.Thread(target=graph.mutate, args=(sys.argv[2],))
     writer.start()
     parked.wait_for_arrival()
-    print("standing still", flush=True)
+    print("paused", flush=True)
     input()
     parked.release()
     writer.join()
@@ -95,8 +95,8 @@ def let_go(child: Popen[str]) -> None:
 
 def test_g41_a_paused_writer_is_not_taken_for_dead_and_lands_when_it_wakes(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
-    with started(STAND_STILL, str(tmp_path), EVE) as writer:
-        wait_for_line(writer, "standing still")
+    with started(PAUSED_WRITER, str(tmp_path), EVE) as writer:
+        wait_for_line(writer, "paused")
         writer.send_signal(signal.SIGSTOP)
 
         with omnigraph.open(tmp_path) as other:
@@ -117,8 +117,8 @@ def test_g41_a_paused_writer_is_not_taken_for_dead_and_lands_when_it_wakes(tmp_p
 
 def test_a_write_killed_before_its_publish_is_finished_at_once(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
-    with started(STAND_STILL, str(tmp_path), EVE) as writer:
-        wait_for_line(writer, "standing still")
+    with started(PAUSED_WRITER, str(tmp_path), EVE) as writer:
+        wait_for_line(writer, "paused")
         writer.kill()
         writer.wait()
 

@@ -221,7 +221,7 @@ graph = open_with(Path(sys.argv[1]), failpoints)
 with failpoints.activate(Failpoint(sys.argv[2]), Park(timeout_s=60)) as parked:
     threading.Thread(target=CHANGES["all at once"].apply, args=(graph,), daemon=True).start()
     parked.wait_for_arrival()
-    print("standing still", flush=True)
+    print("paused", flush=True)
     input()
 """
 
@@ -240,7 +240,7 @@ def test_h19_a_process_killed_during_a_schema_change_blocks_no_process(
 
     with started(KILLED, str(tmp_path), point.value) as child:
         assert child.stdout is not None
-        assert child.stdout.readline() == "standing still\n"
+        assert child.stdout.readline() == "paused\n"
         child.kill()
         child.wait()
     graph.mutate(EVE)

@@ -41,7 +41,7 @@ class Failure(StrEnum):
     MISSING_FILE = "a file of it is missing"
     DAMAGED = "a file of it is damaged"
     BRANCHED = "another branch was made from it"
-    MISTAKE = "we asked for something that makes no sense"
+    MISTAKE = "OmniGraph made an invalid request"
     REFUSED = "the storage refused or did not answer"
 
 

@@ -1,7 +1,7 @@
 // The main routes of a server, through a client that was generated from its own document.
 //
 // Everything here is typed by that document: what it gets wrong does not compile. Needs the server's
-// address and two tokens, of somebody who may do everything and of nobody.
+// address and two tokens, of a caller with every permission and of one without any.
 import assert from 'node:assert/strict';
 
 import {
